@@ -1,0 +1,1 @@
+//! Published facts: chips, model graphs and the deriver that writes them.

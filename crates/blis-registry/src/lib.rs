@@ -1,0 +1,1 @@
+//! Coefficient sets with provenance, and the lookup that ranks them by trust.

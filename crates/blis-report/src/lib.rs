@@ -1,0 +1,1 @@
+//! Results and request records as tables, JSON, CSV and JSON lines.

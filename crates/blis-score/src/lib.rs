@@ -1,0 +1,1 @@
+//! Measured deployments become scenarios and predictions.

@@ -1,0 +1,1 @@
+//! The discrete-event simulator: loop, clients, front end, request records, results.

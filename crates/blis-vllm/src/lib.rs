@@ -1,0 +1,1 @@
+//! The port of vLLM's configuration, lowering, scheduler and KV-cache managers.

@@ -1,0 +1,1 @@
+//! Arrival processes, length models and benchmark clients' exact generators.

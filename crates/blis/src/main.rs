@@ -1,0 +1,3 @@
+//! The BLIS command line.
+
+fn main() {}

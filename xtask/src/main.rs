@@ -1,0 +1,3 @@
+//! The gate of the workspace.
+
+fn main() {}
