@@ -1,1 +1,25 @@
-//! The shared language of BLIS: units, plans, steps, the engine and environment traits, documents and their strict loading.
+//! The shared language of BLIS.
+//!
+//! Everything two crates must agree on lives here: quantities, the model graph and chip an engine is built from, the plan and the
+//! step shape it hands to the cost model, the traits at which engine, cost model and simulator meet, the metric registry and the
+//! documents. Nothing here knows an engine's name, policy or default, and nothing here holds a price.
+//!
+//! Reading order: [`units`], [`format`], [`model`], [`chip`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
+
+pub mod units;
+
+pub mod chip;
+pub mod format;
+pub mod model;
+
+pub mod plan;
+pub mod step;
+pub mod transfer;
+
+pub mod engine;
+pub mod environment;
+pub mod request;
+
+pub mod fate;
+pub mod metric;
+pub mod provenance;

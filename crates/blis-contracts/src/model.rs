@@ -1,0 +1,210 @@
+//! The model graph: what a checkpoint is made of, in architecture vocabulary only.
+//!
+//! A graph is derived from a vendor's `config.json` (and, where given, the checkpoint's safetensors headers), never edited. It
+//! states tensors as the checkpoint has them; how an engine shards, fuses, pads or repacks them is that engine's lowering.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::format::{FormatName, MatmulFormat};
+
+/// A model checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelGraph {
+    /// The catalog name: lower case, unique.
+    pub name: String,
+    /// Checkpoint names (as given to an engine) that resolve to this graph.
+    pub aliases: Vec<String>,
+    /// The architecture class the checkpoint names.
+    pub architecture: String,
+    /// What the graph was derived from.
+    pub derived_from: Derivation,
+    /// The element type the checkpoint declares for unquantised tensors.
+    pub dtype: FormatName,
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Entries of the vocabulary, as the checkpoint declares it.
+    pub vocab_size: u64,
+    /// Longest context in tokens the checkpoint declares, after any declared position scaling.
+    pub max_position_embeddings: u64,
+    /// Whether the output projection shares the embedding's weights.
+    pub tied_embeddings: bool,
+    /// How the output projection is stored and multiplied; absent embeddings or tied ones state the embedding's format.
+    pub output_projection: MatmulFormat,
+    /// The format keys and values are stored in where the checkpoint declares one (a calibrated fp8 KV cache); absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_format: Option<FormatName>,
+    /// The quantisation method the checkpoint declares, in its own words (`mxfp4`, `modelopt`, `fp8`); absent when unquantised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantisation: Option<String>,
+    /// The distinct layers, by name.
+    pub blocks: IndexMap<String, LayerBlock>,
+    /// The stack, bottom to top, as runs of repeated block cycles.
+    pub stack: Vec<StackRun>,
+    /// Parameter counts, for checks and for reading.
+    pub parameters: ParameterCount,
+}
+
+/// What a graph was derived from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Derivation {
+    /// Where the configuration was read: a package and path, or a repository and revision.
+    pub source: String,
+    /// SHA-256 of every file read, by name, in hexadecimal.
+    pub files: IndexMap<String, String>,
+    /// Facts the configuration does not state and no header was read for; each names its rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inferred: Vec<String>,
+}
+
+/// A run of the stack: `cycle` repeated `times` times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StackRun {
+    /// Names of blocks, in order.
+    pub cycle: Vec<String>,
+    /// How often the cycle occurs.
+    pub times: u32,
+}
+
+/// One kind of layer: attention, then a feed-forward network, each with its norm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerBlock {
+    /// The attention part.
+    pub attention: Attention,
+    /// The feed-forward part.
+    pub feed_forward: FeedForward,
+    /// Norms over the residual stream in one layer (two in a pre-norm transformer).
+    pub norms: u32,
+}
+
+/// An attention part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Attention {
+    /// Multi-head, grouped-query or multi-query attention.
+    GroupedQuery(GroupedQueryAttention),
+}
+
+/// Grouped-query attention; multi-head where `kv_heads == query_heads`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each states an independent fact of the checkpoint")]
+#[serde(deny_unknown_fields)]
+pub struct GroupedQueryAttention {
+    /// Query heads of the whole layer.
+    pub query_heads: u32,
+    /// Key (and value) heads of the whole layer.
+    pub kv_heads: u32,
+    /// Elements of one head.
+    pub head_dim: u32,
+    /// Tokens a query sees, itself included; absent for full attention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// One learned sink logit per query head.
+    pub sinks: bool,
+    /// A norm over each query and key head.
+    pub qk_norm: bool,
+    /// Biases on the query, key and value projections.
+    pub qkv_bias: bool,
+    /// A bias on the output projection.
+    pub output_bias: bool,
+    /// How the query, key and value projections are stored and multiplied.
+    pub qkv_format: MatmulFormat,
+    /// How the output projection is stored and multiplied.
+    pub output_format: MatmulFormat,
+}
+
+/// A feed-forward part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FeedForward {
+    /// One network that every token passes.
+    Dense(DenseFeedForward),
+    /// Experts, of which a router picks some for each token.
+    MixtureOfExperts(MixtureOfExperts),
+}
+
+/// A dense feed-forward network: gate and up projections (or up alone), an activation, a down projection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DenseFeedForward {
+    /// Width between the projections.
+    pub intermediate_size: u64,
+    /// Whether a gate projection stands beside the up projection.
+    pub gated: bool,
+    /// Whether the projections carry biases.
+    pub bias: bool,
+    /// How the gate and up projections are stored and multiplied.
+    pub up_format: MatmulFormat,
+    /// How the down projection is stored and multiplied.
+    pub down_format: MatmulFormat,
+}
+
+/// A mixture of experts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MixtureOfExperts {
+    /// Experts of the layer.
+    pub experts: u32,
+    /// Experts each token passes.
+    pub top_k: u32,
+    /// Width between an expert's projections.
+    pub intermediate_size: u64,
+    /// Whether a gate projection stands beside the up projection.
+    pub gated: bool,
+    /// Whether the experts' projections carry biases.
+    pub bias: bool,
+    /// Whether the router carries a bias.
+    pub router_bias: bool,
+    /// How the experts are stored and multiplied.
+    pub expert_format: MatmulFormat,
+    /// How the router is stored and multiplied.
+    pub router_format: MatmulFormat,
+}
+
+/// Parameters of a model: elements of its tensors, scales not counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterCount {
+    /// All of them.
+    pub total: u64,
+    /// Those one token passes (embedding included, as publishers count).
+    pub active: u64,
+    /// What the publisher states, with where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<PublishedCount>,
+}
+
+/// A published parameter count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedCount {
+    /// The figure as printed: an exact count (`8030261248`) or a rounded one (`116.83B`).
+    pub total: String,
+    /// The active count as printed, where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<String>,
+    /// Where it is printed.
+    pub source: String,
+}
+
+impl ModelGraph {
+    /// The layers bottom to top, as names of [`Self::blocks`].
+    pub fn layer_names(&self) -> impl Iterator<Item = &str> {
+        self.stack.iter().flat_map(|run| (0..run.times).flat_map(|_| run.cycle.iter().map(String::as_str)))
+    }
+
+    /// The layers bottom to top. Panics where the stack names a block that is not there; validators refuse such a graph.
+    pub fn layers(&self) -> impl Iterator<Item = &LayerBlock> {
+        self.layer_names().map(|name| &self.blocks[name])
+    }
+
+    /// Layers in the stack.
+    pub fn layer_count(&self) -> usize {
+        self.stack.iter().map(|run| run.cycle.len() * run.times as usize).sum()
+    }
+}

@@ -1,0 +1,307 @@
+//! The plan: an engine pool's behaviour, resolved, in physical units.
+//!
+//! An engine lowers a model graph and its own configuration into a [`PoolPlan`]; the cost model compiles it and afterwards prices
+//! step shapes against it. A plan holds no engine vocabulary: every default, backend choice and padding rule has been applied.
+//! Fields keep a neutral zero value, so the plan can grow.
+
+use crate::format::{FormatName, MatmulFormat};
+use crate::step::StepShape;
+use crate::units::{Blocks, BytesPerRank, Tokens};
+
+/// An engine pool, fixed for its life.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolPlan {
+    /// Catalog name of the chip.
+    pub hardware: String,
+    /// Catalog name of the model.
+    pub model: String,
+    /// Widths of the parallel layout.
+    pub layout: Layout,
+    /// What one forward pass runs, in order.
+    pub layers: Vec<LoweredLayer>,
+    /// The KV-cache groups; attention shapes refer to them by index.
+    pub kv: Vec<KvGroup>,
+    /// Bytes each rank may use for KV, one value per pipeline stage; empty until the engine has sized its cache.
+    pub kv_budget: Vec<BytesPerRank>,
+    /// Blocks of the KV pool; zero until the engine has sized its cache.
+    pub kv_blocks: Blocks,
+    /// Captured graphs.
+    pub graphs: GraphPolicy,
+    /// Work of the host around each step.
+    pub host: HostPlan,
+    /// What clients see of the host: tokenising, detokenising, chunking.
+    pub front_end: FrontEndPlan,
+    /// Weights resident on each rank, after the engine's post-processing.
+    pub weights: Vec<ResidentTensor>,
+    /// Buffers and workspaces the engine chooses.
+    pub buffers: Vec<Buffer>,
+    /// The step the engine profiles its activation memory with.
+    pub profiling: StepShape,
+    /// Most steps in flight at once; 1 where the host waits for each step.
+    pub in_flight: u32,
+}
+
+/// Widths of the parallel layout; 1 where a dimension is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Ranks that share each matrix.
+    pub tensor: u32,
+    /// Pipeline stages.
+    pub pipeline: u32,
+    /// Data-parallel ranks.
+    pub data: u32,
+    /// Ranks that share the experts of a layer.
+    pub expert: u32,
+}
+
+impl Layout {
+    /// One accelerator.
+    pub const SINGLE: Self = Self { tensor: 1, pipeline: 1, data: 1, expert: 1 };
+
+    /// Accelerators of the whole pool member.
+    pub const fn ranks(self) -> u32 {
+        self.tensor * self.pipeline * self.data
+    }
+}
+
+/// One piece of work of a forward pass on one rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoweredLayer {
+    /// Index in the model graph's stack; layers that stand outside the stack use the nearest end.
+    pub layer: u32,
+    /// Pipeline stage that runs it.
+    pub stage: u32,
+    /// What it does.
+    pub primitive: Primitive,
+    /// What executes it.
+    pub kernel: KernelImpl,
+    /// How large it is.
+    pub shape: PrimitiveShape,
+    /// Which rows of the step it processes.
+    pub rows: RowSet,
+}
+
+/// The fixed list of primitives a plan may contain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Primitive {
+    /// A dense matrix multiplication.
+    Gemm,
+    /// Attention of requests with several new tokens.
+    AttentionPrefill,
+    /// Attention of requests with one new token.
+    AttentionDecode,
+    /// The experts of a mixture, routing included, router projection not.
+    MoeExperts,
+    /// A sum over the ranks of a group, left on each.
+    AllReduce,
+    /// A concatenation over the ranks of a group, left on each.
+    AllGather,
+    /// A norm over rows.
+    Norm,
+    /// An elementwise activation.
+    Activation,
+    /// Rotary position embedding.
+    Rope,
+    /// Token embedding look-up.
+    Embedding,
+    /// Turning logits into tokens.
+    Sampling,
+}
+
+impl Primitive {
+    /// Every primitive.
+    pub const ALL: [Self; 11] = [
+        Self::Gemm,
+        Self::AttentionPrefill,
+        Self::AttentionDecode,
+        Self::MoeExperts,
+        Self::AllReduce,
+        Self::AllGather,
+        Self::Norm,
+        Self::Activation,
+        Self::Rope,
+        Self::Embedding,
+        Self::Sampling,
+    ];
+
+    /// The name documents and reports use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm",
+            Self::AttentionPrefill => "attention.prefill",
+            Self::AttentionDecode => "attention.decode",
+            Self::MoeExperts => "moe.experts",
+            Self::AllReduce => "collective.all_reduce",
+            Self::AllGather => "collective.all_gather",
+            Self::Norm => "norm",
+            Self::Activation => "activation",
+            Self::Rope => "rope",
+            Self::Embedding => "embedding",
+            Self::Sampling => "sampling",
+        }
+    }
+}
+
+/// What executes a primitive: the key coefficients are looked up by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KernelImpl {
+    /// The library the kernel ships in.
+    pub library: String,
+    /// The library's own name of the kernel.
+    pub variant: String,
+    /// Hash of the kernel's source or binary; empty where the engine does not state one.
+    pub code_hash: String,
+    /// The toolkit it was built with; empty where the engine does not state one.
+    pub toolkit: String,
+}
+
+impl KernelImpl {
+    /// A kernel by library and variant, with no code hash stated.
+    pub fn named(library: &str, variant: &str) -> Self {
+        Self { library: library.to_owned(), variant: variant.to_owned(), code_hash: String::new(), toolkit: String::new() }
+    }
+}
+
+/// Which rows of a step a piece of work processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowSet {
+    /// Every token launched, padding included.
+    Tokens,
+    /// The rows whose logits are computed.
+    Sampled,
+    /// The requests of the kind the attention primitive covers.
+    Requests,
+}
+
+/// The size of a primitive on one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PrimitiveShape {
+    /// Rows times a `depth` x `columns` matrix.
+    Gemm {
+        /// Output columns on this rank.
+        columns: u64,
+        /// Inner dimension on this rank.
+        depth: u64,
+        /// Formats of both operands.
+        format: MatmulFormat,
+    },
+    /// Attention over one KV group.
+    Attention {
+        /// Query heads on this rank.
+        query_heads: u32,
+        /// Key heads on this rank.
+        kv_heads: u32,
+        /// Elements of one head.
+        head_dim: u32,
+        /// Index of the KV group in [`PoolPlan::kv`].
+        kv_group: u32,
+        /// Tokens a query sees, itself included; 0 for all.
+        window: u32,
+        /// Whether sink logits take part.
+        sinks: bool,
+        /// How keys and values are stored.
+        kv_format: FormatName,
+    },
+    /// The experts of one layer.
+    Moe {
+        /// Experts of the layer, over all ranks.
+        experts: u32,
+        /// Experts held by this rank.
+        local_experts: u32,
+        /// Experts each token passes.
+        top_k: u32,
+        /// Width of the residual stream.
+        hidden: u64,
+        /// Width between an expert's projections on this rank.
+        intermediate: u64,
+        /// Whether a gate projection stands beside the up projection.
+        gated: bool,
+        /// Formats of both operands.
+        format: MatmulFormat,
+    },
+    /// A collective over a group of ranks.
+    Collective {
+        /// Ranks of the group.
+        group: u32,
+        /// Bytes each row brings in on one rank.
+        bytes_per_row: u64,
+    },
+    /// Work bound by memory traffic: norms, activations, position embedding, look-up.
+    Stream {
+        /// Bytes read and written for each row.
+        bytes_per_row: u64,
+    },
+    /// Sampling over a vocabulary.
+    Sampling {
+        /// Logits of each row on this rank.
+        vocabulary: u64,
+    },
+}
+
+/// One group of layers that share KV block tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KvGroup {
+    /// Layers of the group.
+    pub layers: u32,
+    /// Tokens of one block.
+    pub tokens_per_block: Tokens,
+    /// Bytes of one block on one rank, over all layers of the group.
+    pub bytes_per_block: BytesPerRank,
+    /// Tokens a query sees; 0 for all.
+    pub window: u32,
+}
+
+/// Captured graphs: which launches replay one, and to what size they are padded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GraphPolicy {
+    /// Token counts with a graph of the whole pass, ascending.
+    pub full: Vec<u32>,
+    /// Token counts with a graph of everything between attention calls, ascending.
+    pub piecewise: Vec<u32>,
+    /// Pieces that one piecewise pass replays.
+    pub pieces: u32,
+    /// Kernels that one eager pass launches.
+    pub eager_launches: u32,
+}
+
+/// Work of the host around each step.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostPlan {
+    /// Whether the host prepares a step while another runs.
+    pub overlapped: bool,
+    /// Processes that exchange every step's messages with the scheduler: 0 where the scheduler shares the worker's process.
+    pub workers: u32,
+}
+
+/// What lies between engine and client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrontEndPlan {
+    /// Tokens sent in one chunk after the first; 1 sends each as it comes.
+    pub stream_interval: u32,
+    /// Processes that share the front end's work.
+    pub processes: u32,
+    /// Whether prompts arrive as text and must be tokenised.
+    pub tokenises: bool,
+    /// Whether tokens are turned into text.
+    pub detokenises: bool,
+}
+
+/// A weight tensor resident on each rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResidentTensor {
+    /// The tensor's name, layers merged.
+    pub name: String,
+    /// Copies of it, one per layer that has it.
+    pub count: u32,
+    /// Bytes of one copy on one rank.
+    pub bytes: BytesPerRank,
+}
+
+/// A buffer or workspace an engine allocates for its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Buffer {
+    /// What it is for.
+    pub name: String,
+    /// Its size on one rank.
+    pub bytes: BytesPerRank,
+}
