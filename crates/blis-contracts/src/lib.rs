@@ -23,3 +23,5 @@ pub mod request;
 pub mod fate;
 pub mod metric;
 pub mod provenance;
+pub mod record;
+pub mod result;
