@@ -6,6 +6,7 @@
 //!
 //! Reading order: [`units`], [`format`], [`model`], [`chip`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
 
+pub mod strict;
 pub mod units;
 
 pub mod chip;

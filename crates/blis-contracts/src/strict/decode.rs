@@ -1,0 +1,444 @@
+//! A serde deserializer over the span tree: typed documents with `#[derive(Deserialize)]`, errors with a place.
+//!
+//! Every struct refuses keys it does not declare, whether or not it says `deny_unknown_fields`. Integers are range-checked from
+//! their literal; reals must be exact. Enums are of three kinds, told apart by the name the type passes to serde (see `tagged`):
+//! `tag:KEY` (a map whose KEY names the variant), `key:` (a map whose keys tell which variant it is), and plain text values.
+//! Left out: `#[serde(tag)]`, `#[serde(untagged)]` and `#[serde(flatten)]` on decoded types, for which serde buffers values and
+//! forgets their places; and byte strings, which no document has.
+
+use serde::Deserializer;
+use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
+use serde::de::{self, DeserializeSeed, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor};
+use std::fmt::Display;
+
+use super::node::{Trail, join_key};
+use super::{Document, DocumentError, Map, Node, Problem, Span, Value, did_you_mean, scalar};
+
+/// The deserializer of a whole tree.
+pub(super) fn root(node: &Node) -> NodeDecoder<'_, '_> {
+    NodeDecoder { node, trail: &Trail::Root, key: None, tag: None }
+}
+
+/// A decoding error; its place is filled in by the innermost value it passes through.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+pub(super) struct DecodeError(Box<Fault>);
+
+#[derive(Debug)]
+struct Fault {
+    message: String,
+    hint: Option<String>,
+    place: Option<(String, Span)>,
+}
+
+impl DecodeError {
+    fn new(message: impl Into<String>) -> Self {
+        Self(Box::new(Fault { message: message.into(), hint: None, place: None }))
+    }
+
+    fn hint(mut self, hint: Option<String>) -> Self {
+        self.0.hint = hint;
+        self
+    }
+
+    fn at(mut self, path: impl FnOnce() -> String, span: Span) -> Self {
+        if self.0.place.is_none() {
+            self.0.place = Some((path(), span));
+        }
+        self
+    }
+
+    pub(super) fn into_document_error(self, document: &Document) -> DocumentError {
+        let Fault { message, hint, place } = *self.0;
+        let (path, span) = place.unwrap_or_else(|| (String::new(), document.root.head(None)));
+        document.error(span, Problem { path, message, hint })
+    }
+}
+
+impl de::Error for DecodeError {
+    fn custom<T: Display>(message: T) -> Self {
+        Self::new(message.to_string())
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(format!("expected {expected}, found {found}"))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::new(format!("expected {expected}, found {found}"))
+    }
+
+    fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
+        Self::new(format!("unknown value `{variant}`")).hint(did_you_mean(variant, known))
+    }
+
+    fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
+        Self::new(format!("unknown key `{field}`")).hint(did_you_mean(field, known))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(format!("the key `{field}` is missing"))
+    }
+}
+
+type Decoded<T> = Result<T, DecodeError>;
+
+/// The deserializer of one value.
+#[derive(Clone, Copy)]
+pub(super) struct NodeDecoder<'de, 't> {
+    node: &'de Node,
+    trail: &'t Trail<'t>,
+    /// The key that holds the value.
+    key: Option<Span>,
+    /// The key of this map that an enclosing `tag:` enum has already read.
+    tag: Option<&'static str>,
+}
+
+impl<'de> NodeDecoder<'de, '_> {
+    /// Gives an error that has no place yet the place of this value.
+    fn placed<T>(&self, result: Decoded<T>) -> Decoded<T> {
+        result.map_err(|error| error.at(|| self.trail.render(), self.node.head(self.key)))
+    }
+
+    fn fail<T>(&self, message: impl Into<String>, hint: Option<String>) -> Decoded<T> {
+        self.placed(Err(DecodeError::new(message).hint(hint)))
+    }
+
+    fn mismatch<T>(&self, expected: &str) -> Decoded<T> {
+        self.fail(format!("expected {expected}, found {}", self.node.value.describe()), conversion(&self.node.value, expected))
+    }
+
+    fn integer<T: TryFrom<i128>>(&self, lowest: i128, highest: i128) -> Decoded<T> {
+        let expected = format!("an integer from {lowest} to {highest}");
+        let Value::Int(literal) = &self.node.value else { return self.mismatch(&expected) };
+        match literal.parse::<i128>().ok().and_then(|value| T::try_from(value).ok()) {
+            Some(value) => Ok(value),
+            None => self.mismatch(&expected),
+        }
+    }
+
+    fn real(&self) -> Decoded<f64> {
+        match &self.node.value {
+            Value::Float(literal) => Ok(scalar::real(literal)),
+            Value::Int(literal) => match exact_real(literal) {
+                Some(value) => Ok(value),
+                None => self
+                    .fail(format!("the integer {literal} has no exact floating-point value"), Some("write it with an exponent".to_owned())),
+            },
+            Value::Null | Value::Bool(_) | Value::Str(_) | Value::Seq(_) | Value::Map(_) => self.mismatch("a number"),
+        }
+    }
+
+    fn any_integer<V: Visitor<'de>>(&self, literal: &str, visitor: V) -> Decoded<V::Value> {
+        if let Ok(value) = literal.parse::<u64>() {
+            return visitor.visit_u64(value);
+        }
+        match literal.parse::<i64>() {
+            Ok(value) => visitor.visit_i64(value),
+            Err(_) => self.fail(format!("the integer {literal} needs more than 64 bits"), None),
+        }
+    }
+
+    fn map(&self, expected: &str) -> Decoded<&'de Map> {
+        match &self.node.value {
+            Value::Map(map) => Ok(map),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Seq(_) => self.mismatch(expected),
+        }
+    }
+
+    fn visit_entries<V: Visitor<'de>>(&self, map: &'de Map, visitor: V) -> Decoded<V::Value> {
+        self.placed(visitor.visit_map(Entries { rest: map.iter(), trail: self.trail, tag: self.tag, current: None }))
+    }
+
+    fn check_keys(&self, map: &'de Map, known: &'static [&'static str]) -> Decoded<()> {
+        let unknown = map.iter().find(|(key, _)| Some(key.as_str()) != self.tag && !known.contains(&key.as_str()));
+        match unknown {
+            Some((key, entry)) => {
+                Err(<DecodeError as de::Error>::unknown_field(key, known).at(|| join_key(&self.trail.render(), key), entry.key_span))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn tagged_variant(&self, tag: &'static str, variants: &'static [&'static str]) -> Decoded<&'de str> {
+        let map = self.map(&format!("a map with the key `{tag}`"))?;
+        let Some(entry) = map.get(tag) else {
+            return self.fail(format!("the key `{tag}` is missing"), Some(format!("it is one of {}", variants.join(", "))));
+        };
+        let value = NodeDecoder { node: &entry.node, trail: &Trail::Key(self.trail, tag), key: Some(entry.key_span), tag: None };
+        match entry.node.as_str() {
+            Some(label) if variants.contains(&label) => Ok(label),
+            Some(label) => value.placed(Err(<DecodeError as de::Error>::unknown_variant(label, variants))),
+            None => value.mismatch("text"),
+        }
+    }
+
+    fn keyed_variant(&self, variants: &'static [&'static str]) -> Decoded<&'static str> {
+        let quoted = variants.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        let map = self.map(&format!("a map with one of the keys {quoted}"))?;
+        let present: Vec<&'static str> = variants.iter().copied().filter(|key| map.contains_key(*key)).collect();
+        match present[..] {
+            [only] => Ok(only),
+            [] => {
+                let near = map.keys().find_map(|key| super::nearest(key, variants.iter().copied()).map(|near| (key, near)));
+                self.fail(
+                    format!("one of the keys {quoted} is missing"),
+                    near.map(|(key, near)| format!("is `{key}` meant to be `{near}`?")),
+                )
+            }
+            [first, second, ..] => {
+                self.fail(format!("the keys `{first}` and `{second}` exclude each other"), Some("keep one of them".to_owned()))
+            }
+        }
+    }
+}
+
+/// How a value of the wrong kind becomes one of the kind expected, where a change of spelling is enough.
+fn conversion(found: &Value, expected: &str) -> Option<String> {
+    match found {
+        Value::Int(literal) | Value::Float(literal) if expected == "text" => Some(format!("quote it: \"{literal}\"")),
+        Value::Bool(value) if expected == "text" => Some(format!("quote it: \"{value}\"")),
+        Value::Float(_) if expected.starts_with("an integer") => Some("write it without a fraction or an exponent".to_owned()),
+        Value::Str(text) => match text.to_ascii_lowercase().as_str() {
+            "yes" | "on" if expected == "true or false" => Some("write true".to_owned()),
+            "no" | "off" if expected == "true or false" => Some("write false".to_owned()),
+            _ => {
+                let number_due = expected.starts_with("an integer") || expected == "a number";
+                let is_number = number_due && matches!(scalar::resolve(text), Ok(Value::Int(_) | Value::Float(_)));
+                is_number.then(|| "write it without quotes".to_owned())
+            }
+        },
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Seq(_) | Value::Map(_) => None,
+    }
+}
+
+/// The binary64 equal to an integer literal, if there is one.
+fn exact_real(literal: &str) -> Option<f64> {
+    let integer = literal.parse::<i128>().ok()?;
+    let value = scalar::real(literal);
+    let magnitude = integer.unsigned_abs();
+    let significant = u128::BITS - magnitude.leading_zeros() - magnitude.trailing_zeros().min(u128::BITS - 1);
+    (magnitude == 0 || significant <= f64::MANTISSA_DIGITS).then_some(value)
+}
+
+macro_rules! integers {
+    ($($method:ident $visit:ident $type:ty;)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+            let value = self.integer::<$type>(<$type>::MIN.into(), <$type>::MAX.into())?;
+            self.placed(visitor.$visit(value))
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for NodeDecoder<'de, '_> {
+    type Error = DecodeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        let result = match &self.node.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Int(literal) => self.any_integer(literal, visitor),
+            Value::Float(literal) => visitor.visit_f64(scalar::real(literal)),
+            Value::Str(text) => visitor.visit_borrowed_str(text),
+            Value::Seq(items) => visitor.visit_seq(Items { items: items.iter().enumerate(), trail: self.trail }),
+            Value::Map(map) => self.visit_entries(map, visitor),
+        };
+        self.placed(result)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        match self.node.value {
+            Value::Bool(value) => self.placed(visitor.visit_bool(value)),
+            Value::Null | Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Seq(_) | Value::Map(_) => self.mismatch("true or false"),
+        }
+    }
+
+    integers! {
+        deserialize_u8 visit_u8 u8;
+        deserialize_u16 visit_u16 u16;
+        deserialize_u32 visit_u32 u32;
+        deserialize_u64 visit_u64 u64;
+        deserialize_i8 visit_i8 i8;
+        deserialize_i16 visit_i16 i16;
+        deserialize_i32 visit_i32 i32;
+        deserialize_i64 visit_i64 i64;
+        deserialize_i128 visit_i128 i128;
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, _visitor: V) -> Decoded<V::Value> {
+        self.fail("this key is declared in single precision, which would round silently", None)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        let value = self.real()?;
+        self.placed(visitor.visit_f64(value))
+    }
+
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        match self.node.as_str() {
+            Some(text) => self.placed(visitor.visit_borrowed_str(text)),
+            None => self.mismatch("text"),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        if self.node.value == Value::Null { self.placed(visitor.visit_none()) } else { self.placed(visitor.visit_some(self)) }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        if self.node.value == Value::Null { self.placed(visitor.visit_unit()) } else { self.mismatch("null") }
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Decoded<V::Value> {
+        self.deserialize_unit(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Decoded<V::Value> {
+        self.placed(visitor.visit_newtype_struct(self))
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        match &self.node.value {
+            Value::Seq(items) => self.placed(visitor.visit_seq(Items { items: items.iter().enumerate(), trail: self.trail })),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Map(_) => self.mismatch("a sequence"),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Decoded<V::Value> {
+        if let Value::Seq(items) = &self.node.value
+            && items.len() != length
+        {
+            return self.fail(format!("expected a sequence of {length} values, found one of {}", items.len()), None);
+        }
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _name: &'static str, length: usize, visitor: V) -> Decoded<V::Value> {
+        self.deserialize_tuple(length, visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        let map = self.map("a map")?;
+        self.visit_entries(map, visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(self, _name: &'static str, fields: &'static [&'static str], visitor: V) -> Decoded<V::Value> {
+        let map = self.map(&format!("a map with the keys {}", fields.join(", ")))?;
+        self.check_keys(map, fields)?;
+        self.visit_entries(map, visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(self, name: &'static str, variants: &'static [&'static str], visitor: V) -> Decoded<V::Value> {
+        let access = if let Some(tag) = name.strip_prefix("tag:") {
+            let label = self.tagged_variant(tag, variants)?;
+            Variant { label, content: NodeDecoder { tag: Some(tag), ..self } }
+        } else if name == "key:" {
+            Variant { label: self.keyed_variant(variants)?, content: self }
+        } else {
+            let Some(label) = self.node.as_str() else { return self.mismatch(&format!("one of {}", variants.join(", "))) };
+            Variant { label, content: self }
+        };
+        self.placed(visitor.visit_enum(access))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
+        self.deserialize_any(visitor)
+    }
+
+    serde::forward_to_deserialize_any! { u128 bytes byte_buf }
+}
+
+/// The items of a sequence.
+struct Items<'de, 't> {
+    items: std::iter::Enumerate<std::slice::Iter<'de, Node>>,
+    trail: &'t Trail<'t>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de, '_> {
+    type Error = DecodeError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Decoded<Option<T::Value>> {
+        let Some((index, node)) = self.items.next() else { return Ok(None) };
+        seed.deserialize(NodeDecoder { node, trail: &Trail::Index(self.trail, index), key: None, tag: None }).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+/// The entries of a map.
+struct Entries<'de, 't> {
+    rest: indexmap::map::Iter<'de, String, super::Entry>,
+    trail: &'t Trail<'t>,
+    tag: Option<&'static str>,
+    current: Option<(&'de str, &'de super::Entry)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de, '_> {
+    type Error = DecodeError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Decoded<Option<K::Value>> {
+        let tag = self.tag;
+        let Some((key, entry)) = self.rest.find(|(key, _)| Some(key.as_str()) != tag) else { return Ok(None) };
+        self.current = Some((key, entry));
+        let result = seed.deserialize(BorrowedStrDeserializer::<DecodeError>::new(key));
+        result.map(Some).map_err(|error| error.at(|| join_key(&self.trail.render(), key), entry.key_span))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Decoded<V::Value> {
+        let (key, entry) = self.current.take().expect("serde asks for a value only after its key");
+        seed.deserialize(NodeDecoder { node: &entry.node, trail: &Trail::Key(self.trail, key), key: Some(entry.key_span), tag: None })
+    }
+}
+
+/// An enum variant and what holds its content.
+struct Variant<'de, 't> {
+    label: &'de str,
+    content: NodeDecoder<'de, 't>,
+}
+
+impl<'de, 't> EnumAccess<'de> for Variant<'de, 't> {
+    type Error = DecodeError;
+    type Variant = NodeDecoder<'de, 't>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Decoded<(V::Value, Self::Variant)> {
+        let label = self.content.placed(seed.deserialize(StringDeserializer::<DecodeError>::new(self.label.to_owned())))?;
+        Ok((label, self.content))
+    }
+}
+
+impl<'de> VariantAccess<'de> for NodeDecoder<'de, '_> {
+    type Error = DecodeError;
+
+    fn unit_variant(self) -> Decoded<()> {
+        match (&self.node.value, self.tag) {
+            (Value::Map(map), Some(_)) => self.check_keys(map, &[]),
+            _ => Ok(()),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Decoded<T::Value> {
+        seed.deserialize(self)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Decoded<V::Value> {
+        self.deserialize_tuple(length, visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Decoded<V::Value> {
+        self.deserialize_struct("", fields, visitor)
+    }
+}
