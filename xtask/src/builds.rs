@@ -12,15 +12,7 @@ pub(crate) fn fmt(workspace: &Workspace) -> Result<Outcome> {
 
 /// Clippy over every target of every crate, warnings refused.
 pub(crate) fn clippy(workspace: &Workspace) -> Result<Outcome> {
-    workspace.cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ])?;
+    workspace.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     Ok(passed("no lint fires"))
 }
 
@@ -32,18 +24,8 @@ pub(crate) fn test(workspace: &Workspace) -> Result<Outcome> {
 
 /// The documentation of our own crates, private items included.
 pub(crate) fn doc(workspace: &Workspace) -> Result<Outcome> {
-    let arguments = [
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--document-private-items",
-        "--locked",
-    ];
-    pass_through(
-        workspace
-            .command("cargo", &arguments)
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
+    let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
+    pass_through(workspace.command("cargo", &arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(passed("every link resolves"))
 }
 

@@ -20,37 +20,23 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
         let runs = [&release, &release, &dev].map(|binary| result_of(workspace, binary, scenario));
         let [first, second, unoptimised] = runs;
         let first = first?;
-        compare(&first, &second?)
-            .with_context(|| format!("{name}: two runs of one binary differ"))?;
-        compare(&first, &unoptimised?)
-            .with_context(|| format!("{name}: optimised and unoptimised runs differ"))?;
+        compare(&first, &second?).with_context(|| format!("{name}: two runs of one binary differ"))?;
+        compare(&first, &unoptimised?).with_context(|| format!("{name}: optimised and unoptimised runs differ"))?;
     }
-    Ok(Outcome::Passed(format!(
-        "{} scenarios, three runs each, byte for byte equal",
-        scenarios.len()
-    )))
+    Ok(Outcome::Passed(format!("{} scenarios, three runs each, byte for byte equal", scenarios.len())))
 }
 
 /// The example scenarios in the order of their names.
 fn examples(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut scenarios = Vec::new();
-    for entry in
-        std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?
-    {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
+        if path.extension().is_some_and(|extension| extension == "yaml") {
             scenarios.push(path);
         }
     }
     if scenarios.len() < SCENARIOS_MIN {
-        bail!(
-            "{} holds {} scenarios, at least {SCENARIOS_MIN} expected",
-            folder.display(),
-            scenarios.len()
-        );
+        bail!("{} holds {} scenarios, at least {SCENARIOS_MIN} expected", folder.display(), scenarios.len());
     }
     scenarios.sort();
     Ok(scenarios)
@@ -58,12 +44,8 @@ fn examples(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// The JSON that one run prints.
 fn result_of(workspace: &Workspace, binary: &Path, scenario: &Path) -> Result<Vec<u8>> {
-    let binary = binary
-        .to_str()
-        .context("the target folder's path is not UTF-8")?;
-    let scenario = scenario
-        .to_str()
-        .context("the scenario's path is not UTF-8")?;
+    let binary = binary.to_str().context("the target folder's path is not UTF-8")?;
+    let scenario = scenario.to_str().context("the scenario's path is not UTF-8")?;
     capture(&mut workspace.command(binary, &["run", scenario, "--format", "json"]))
 }
 
@@ -75,25 +57,11 @@ fn compare(one: &[u8], other: &[u8]) -> Result<()> {
     if one == other {
         return Ok(());
     }
-    let lines = |bytes: &[u8]| {
-        String::from_utf8_lossy(bytes)
-            .lines()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let lines = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>();
     let (one, other) = (lines(one), lines(other));
-    let at = one
-        .iter()
-        .zip(&other)
-        .take_while(|(left, right)| left == right)
-        .count();
+    let at = one.iter().zip(&other).take_while(|(left, right)| left == right).count();
     let line = |lines: &[String]| lines.get(at).cloned().unwrap_or_else(|| "(end)".to_owned());
-    bail!(
-        "line {}: `{}` against `{}`",
-        at + 1,
-        line(&one),
-        line(&other)
-    );
+    bail!("line {}: `{}` against `{}`", at + 1, line(&one), line(&other));
 }
 
 #[cfg(test)]

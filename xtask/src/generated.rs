@@ -20,16 +20,9 @@ const FIELDS_SCRIPT: &str = "crates/blis-vllm/oracle/fields.py";
 /// Compares every generated file, or writes the schemas.
 pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
     let binary = workspace.build_blis(Profile::Dev)?;
-    let binary = binary
-        .to_str()
-        .context("the target folder's path is not UTF-8")?;
-    let kinds = String::from_utf8(capture(&mut workspace.command(binary, &["schema"]))?)
-        .context("`blis schema` did not print text")?;
-    let kinds: BTreeSet<&str> = kinds
-        .lines()
-        .map(str::trim)
-        .filter(|kind| !kind.is_empty())
-        .collect();
+    let binary = binary.to_str().context("the target folder's path is not UTF-8")?;
+    let kinds = String::from_utf8(capture(&mut workspace.command(binary, &["schema"]))?).context("`blis schema` did not print text")?;
+    let kinds: BTreeSet<&str> = kinds.lines().map(str::trim).filter(|kind| !kind.is_empty()).collect();
     if kinds.is_empty() {
         bail!("`blis schema` lists no kind of document");
     }
@@ -40,26 +33,17 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
         let path = folder.join(format!("{kind}.json"));
         if workspace.write {
             std::fs::create_dir_all(&folder).context("cannot make the folder of the schemas")?;
-            std::fs::write(&path, schema)
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(&path, schema).with_context(|| format!("cannot write {}", path.display()))?;
         } else if std::fs::read(&path).ok().as_deref() != Some(&schema) {
-            faults.push(format!(
-                "{SCHEMAS}/{kind}.json is not what `blis schema {kind}` prints"
-            ));
+            faults.push(format!("{SCHEMAS}/{kind}.json is not what `blis schema {kind}` prints"));
         }
     }
     faults.extend(strangers(&folder, &kinds)?);
     if !faults.is_empty() {
-        bail!(
-            "{}\n`cargo xtask generated --write` writes them",
-            faults.join("\n")
-        );
+        bail!("{}\n`cargo xtask generated --write` writes them", faults.join("\n"));
     }
     let fields = compare_fields(workspace)?;
-    Ok(Outcome::Passed(format!(
-        "{} schemas; {fields}",
-        kinds.len()
-    )))
+    Ok(Outcome::Passed(format!("{} schemas; {fields}", kinds.len())))
 }
 
 /// Files in the folder that no kind of document accounts for.
@@ -70,10 +54,7 @@ fn strangers(folder: &Path, kinds: &BTreeSet<&str>) -> Result<Vec<String>> {
     }
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if !name
-            .strip_suffix(".json")
-            .is_some_and(|kind| kinds.contains(kind))
-        {
+        if !name.strip_suffix(".json").is_some_and(|kind| kinds.contains(kind)) {
             faults.push(format!("{SCHEMAS}/{name} is the schema of no document"));
         }
     }

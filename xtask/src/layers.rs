@@ -38,10 +38,7 @@ struct Package {
 
 /// The layer of a crate, if the table has it.
 pub(crate) fn layer_of(name: &str) -> Option<u8> {
-    LAYERS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, layer)| *layer)
+    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 
 /// Checks the workspace as cargo sees it.
@@ -51,40 +48,20 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
     if !faults.is_empty() {
         bail!("{} wrong edges\n{}", faults.len(), faults.join("\n"));
     }
-    let edges: usize = packages
-        .iter()
-        .map(|package| package.dependencies.len())
-        .sum();
-    Ok(Outcome::Passed(format!(
-        "{} crates, {edges} edges, all strictly downward",
-        packages.len()
-    )))
+    let edges: usize = packages.iter().map(|package| package.dependencies.len()).sum();
+    Ok(Outcome::Passed(format!("{} crates, {edges} edges, all strictly downward", packages.len())))
 }
 
 /// The workspace's crates, with those dependencies that are a path and so ours.
 fn read_packages(metadata: &Value) -> Result<Vec<Package>> {
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo metadata lists no packages")?;
-    let name_of = |value: &Value| {
-        value["name"]
-            .as_str()
-            .map(str::to_owned)
-            .context("a package without a name")
-    };
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    let name_of = |value: &Value| value["name"].as_str().map(str::to_owned).context("a package without a name");
     packages
         .iter()
         .map(|package| {
-            let dependencies = package["dependencies"]
-                .as_array()
-                .context("a package without dependencies")?;
-            let ours = dependencies
-                .iter()
-                .filter(|dependency| dependency["path"].is_string());
-            Ok(Package {
-                name: name_of(package)?,
-                dependencies: ours.map(name_of).collect::<Result<_>>()?,
-            })
+            let dependencies = package["dependencies"].as_array().context("a package without dependencies")?;
+            let ours = dependencies.iter().filter(|dependency| dependency["path"].is_string());
+            Ok(Package { name: name_of(package)?, dependencies: ours.map(name_of).collect::<Result<_>>()? })
         })
         .collect()
 }
@@ -95,9 +72,7 @@ fn check(packages: &[Package]) -> Vec<String> {
     for Package { name, dependencies } in packages {
         let layer = layer_of(name);
         if layer.is_none() && name != GATE {
-            faults.push(format!(
-                "`{name}` has no layer; give it one in xtask/src/layers.rs and in ARCHITECTURE.md"
-            ));
+            faults.push(format!("`{name}` has no layer; give it one in xtask/src/layers.rs and in ARCHITECTURE.md"));
         }
         for dependency in dependencies {
             let fault = match (layer, layer_of(dependency)) {
@@ -106,9 +81,7 @@ fn check(packages: &[Package]) -> Vec<String> {
                     format!("both are of layer {from}, and siblings never meet")
                 }
                 (Some(from), Some(to)) => format!("layer {from} may not reach up to layer {to}"),
-                (None, Some(_) | None) | (Some(_), None) => {
-                    "one of the two stands outside the layers".to_owned()
-                }
+                (None, Some(_) | None) | (Some(_), None) => "one of the two stands outside the layers".to_owned(),
             };
             faults.push(format!("`{name}` depends on `{dependency}`: {fault}"));
         }
@@ -121,27 +94,18 @@ mod tests {
     use super::*;
 
     fn package(name: &str, dependencies: &[&str]) -> Package {
-        Package {
-            name: name.to_owned(),
-            dependencies: dependencies.iter().map(|&name| name.to_owned()).collect(),
-        }
+        Package { name: name.to_owned(), dependencies: dependencies.iter().map(|&name| name.to_owned()).collect() }
     }
 
     #[test]
     fn a_downward_edge_passes() {
-        assert_eq!(
-            check(&[package("blis-sim", &["blis-kernel", "blis-contracts"])]),
-            [""; 0]
-        );
+        assert_eq!(check(&[package("blis-sim", &["blis-kernel", "blis-contracts"])]), [""; 0]);
     }
 
     #[test]
     fn an_upward_edge_is_refused() {
         let faults = check(&[package("blis-contracts", &["blis-kernel"])]);
-        assert_eq!(
-            faults,
-            ["`blis-contracts` depends on `blis-kernel`: layer 0 may not reach up to layer 2"]
-        );
+        assert_eq!(faults, ["`blis-contracts` depends on `blis-kernel`: layer 0 may not reach up to layer 2"]);
     }
 
     #[test]
@@ -153,19 +117,13 @@ mod tests {
     #[test]
     fn a_crate_without_a_layer_is_refused() {
         let faults = check(&[package("blis-extra", &[])]);
-        assert!(
-            faults[0].contains("`blis-extra` has no layer"),
-            "{faults:?}"
-        );
+        assert!(faults[0].contains("`blis-extra` has no layer"), "{faults:?}");
     }
 
     #[test]
     fn the_gate_stands_apart_from_the_layers() {
         assert_eq!(check(&[package(GATE, &[])]), [""; 0]);
-        assert_eq!(
-            check(&[package(GATE, &["blis-contracts"]), package("blis", &[GATE])]).len(),
-            2
-        );
+        assert_eq!(check(&[package(GATE, &["blis-contracts"]), package("blis", &[GATE])]).len(), 2);
     }
 
     #[test]

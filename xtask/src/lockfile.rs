@@ -9,29 +9,22 @@ const THIRD_PARTY_MAX: usize = 100;
 
 /// Counts the packages of Cargo.lock that come from a registry.
 pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
-    let lock = std::fs::read_to_string(workspace.root.join("Cargo.lock"))
-        .context("cannot read Cargo.lock")?;
+    let lock = std::fs::read_to_string(workspace.root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
     let count = third_party(&lock);
     check(count)?;
-    Ok(Outcome::Passed(format!(
-        "{count} third-party crates, at most {THIRD_PARTY_MAX}"
-    )))
+    Ok(Outcome::Passed(format!("{count} third-party crates, at most {THIRD_PARTY_MAX}")))
 }
 
 fn check(count: usize) -> Result<()> {
     if count > THIRD_PARTY_MAX {
-        bail!(
-            "{count} third-party crates, at most {THIRD_PARTY_MAX}; drop one, or raise the limit with a reason"
-        );
+        bail!("{count} third-party crates, at most {THIRD_PARTY_MAX}; drop one, or raise the limit with a reason");
     }
     Ok(())
 }
 
 /// Packages with a source; our own have none.
 fn third_party(lock: &str) -> usize {
-    lock.lines()
-        .filter(|line| line.starts_with("source = "))
-        .count()
+    lock.lines().filter(|line| line.starts_with("source = ")).count()
 }
 
 #[cfg(test)]

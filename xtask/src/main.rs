@@ -31,66 +31,18 @@ struct Step {
 
 /// The steps in the order `ci` runs them: what fails fastest comes first.
 const STEPS: &[Step] = &[
-    Step {
-        name: "tidy",
-        about: "rules on the text of the sources and documents",
-        run: tidy::run,
-    },
-    Step {
-        name: "layers",
-        about: "every dependency between our crates points strictly downward",
-        run: layers::run,
-    },
-    Step {
-        name: "lockfile",
-        about: "the number of third-party crates stays at or below its limit",
-        run: lockfile::run,
-    },
-    Step {
-        name: "fmt",
-        about: "the sources are formatted",
-        run: builds::fmt,
-    },
-    Step {
-        name: "deny",
-        about: "licences, sources and bans of the dependency tree",
-        run: tools::deny,
-    },
-    Step {
-        name: "typos",
-        about: "spelling",
-        run: tools::typos,
-    },
-    Step {
-        name: "clippy",
-        about: "the workspace's lints, warnings refused",
-        run: builds::clippy,
-    },
-    Step {
-        name: "test",
-        about: "every test and documentation example",
-        run: builds::test,
-    },
-    Step {
-        name: "doc",
-        about: "the documentation builds without a warning, private items included",
-        run: builds::doc,
-    },
-    Step {
-        name: "generated",
-        about: "generated files equal what generates them",
-        run: generated::run,
-    },
-    Step {
-        name: "determinism",
-        about: "each example scenario gives the same bytes every time",
-        run: determinism::run,
-    },
-    Step {
-        name: "shared",
-        about: "checks that need the folder beside the checkout",
-        run: shared::run,
-    },
+    Step { name: "tidy", about: "rules on the text of the sources and documents", run: tidy::run },
+    Step { name: "layers", about: "every dependency between our crates points strictly downward", run: layers::run },
+    Step { name: "lockfile", about: "the number of third-party crates stays at or below its limit", run: lockfile::run },
+    Step { name: "fmt", about: "the sources are formatted", run: builds::fmt },
+    Step { name: "deny", about: "licences, sources and bans of the dependency tree", run: tools::deny },
+    Step { name: "typos", about: "spelling", run: tools::typos },
+    Step { name: "clippy", about: "the workspace's lints, warnings refused", run: builds::clippy },
+    Step { name: "test", about: "every test and documentation example", run: builds::test },
+    Step { name: "doc", about: "the documentation builds without a warning, private items included", run: builds::doc },
+    Step { name: "generated", about: "generated files equal what generates them", run: generated::run },
+    Step { name: "determinism", about: "each example scenario gives the same bytes every time", run: determinism::run },
+    Step { name: "shared", about: "checks that need the folder beside the checkout", run: shared::run },
 ];
 
 fn main() -> ExitCode {
@@ -116,10 +68,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
     }
     let workspace = Workspace::new(flags)?;
     let chosen: Vec<&Step> = if command == "ci" {
-        STEPS
-            .iter()
-            .filter(|step| !(workspace.tests_done && step.name == "test"))
-            .collect()
+        STEPS.iter().filter(|step| !(workspace.tests_done && step.name == "test")).collect()
     } else {
         STEPS.iter().filter(|step| step.name == command).collect()
     };
@@ -130,10 +79,7 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
 }
 
 /// Runs every step, whatever the others answered, and prints one line for each at the end.
-#[expect(
-    clippy::disallowed_types,
-    reason = "the summary says how long each step took; nothing else reads it"
-)]
+#[expect(clippy::disallowed_types, reason = "the summary says how long each step took; nothing else reads it")]
 fn run_all(steps: &[&Step], workspace: &Workspace) -> bool {
     let mut summary = Vec::new();
     let mut passed = true;
@@ -150,11 +96,7 @@ fn run_all(steps: &[&Step], workspace: &Workspace) -> bool {
         };
         say(&format!("{verdict}: {detail}"));
         let first_line = detail.lines().next().unwrap_or_default().to_owned();
-        summary.push(format!(
-            "{verdict:8} {:12} {:4} s  {first_line}",
-            step.name,
-            begun.elapsed().as_secs()
-        ));
+        summary.push(format!("{verdict:8} {:12} {:4} s  {first_line}", step.name, begun.elapsed().as_secs()));
     }
     say(&format!("\n== summary\n{}", summary.join("\n")));
     passed
@@ -162,10 +104,7 @@ fn run_all(steps: &[&Step], workspace: &Workspace) -> bool {
 
 /// The help text, made from the table of steps.
 fn usage() -> String {
-    let steps: Vec<String> = STEPS
-        .iter()
-        .map(|step| format!("  {:12} {}", step.name, step.about))
-        .collect();
+    let steps: Vec<String> = STEPS.iter().map(|step| format!("  {:12} {}", step.name, step.about)).collect();
     format!(
         "usage: cargo xtask STEP [--tests-done] [--write] [--vllm-wheel PATH]\n  \
          ci           every step below; `--tests-done` leaves out `test`\n{}\n\
@@ -193,24 +132,14 @@ mod tests {
 
     #[test]
     fn an_unknown_flag_is_refused_by_name() {
-        let error = dispatch(&["tidy".to_owned(), "--quick".to_owned()])
-            .unwrap_err()
-            .to_string();
+        let error = dispatch(&["tidy".to_owned(), "--quick".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("`--quick`"), "{error}");
     }
 
     #[test]
     fn a_failed_step_fails_the_run_and_the_later_steps_still_run() {
-        const FAILS: Step = Step {
-            name: "fails",
-            about: "",
-            run: |_| bail!("planted"),
-        };
-        const PASSES: Step = Step {
-            name: "passes",
-            about: "",
-            run: |_| Ok(Outcome::Passed(String::new())),
-        };
+        const FAILS: Step = Step { name: "fails", about: "", run: |_| bail!("planted") };
+        const PASSES: Step = Step { name: "passes", about: "", run: |_| Ok(Outcome::Passed(String::new())) };
         let workspace = Workspace::new(&[]).unwrap();
         assert!(!run_all(&[&FAILS, &PASSES], &workspace));
         assert!(run_all(&[&PASSES], &workspace));

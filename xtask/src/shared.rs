@@ -21,24 +21,16 @@ const POINTS_MIN: usize = 356;
 /// Predicts every unit and counts what came back.
 pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
     if !workspace.root.join("../shared").is_dir() {
-        return Ok(Outcome::Skipped(
-            "no folder `shared` beside the checkout".to_owned(),
-        ));
+        return Ok(Outcome::Skipped("no folder `shared` beside the checkout".to_owned()));
     }
-    let units = std::fs::read_to_string(workspace.root.join(UNITS))
-        .with_context(|| format!("cannot read {UNITS}"))?;
+    let units = std::fs::read_to_string(workspace.root.join(UNITS)).with_context(|| format!("cannot read {UNITS}"))?;
     let binary = workspace.build_blis(Profile::Release)?;
-    let binary = binary
-        .to_str()
-        .context("the target folder's path is not UTF-8")?;
+    let binary = binary.to_str().context("the target folder's path is not UTF-8")?;
     let lines = capture(&mut workspace.command(binary, &["score", "predict", UNITS]))?;
     let lines = String::from_utf8(lines).context("`blis score predict` did not print text")?;
     let tally = Tally::of(&units, &lines)?;
     tally.check(UNITS_MIN, POINTS_MIN)?;
-    Ok(Outcome::Passed(format!(
-        "{} units: {} points predicted, {} refused",
-        tally.units, tally.points, tally.refused
-    )))
+    Ok(Outcome::Passed(format!("{} units: {} points predicted, {} refused", tally.units, tally.points, tally.refused)))
 }
 
 /// What `blis score predict` made of the units.
@@ -65,35 +57,20 @@ impl Tally {
                 points += 1;
             }
         }
-        let unanswered = asked
-            .iter()
-            .filter(|unit| !answered.contains(*unit))
-            .cloned()
-            .collect();
-        Ok(Self {
-            units: asked.len(),
-            points,
-            refused,
-            unanswered,
-        })
+        let unanswered = asked.iter().filter(|unit| !answered.contains(*unit)).cloned().collect();
+        Ok(Self { units: asked.len(), points, refused, unanswered })
     }
 
     /// Every unit has an answer, and there were as many of each as there must be.
     fn check(&self, units_min: usize, points_min: usize) -> Result<()> {
         if let Some(unit) = self.unanswered.first() {
-            bail!(
-                "{} units have neither prediction nor refusal, the first is {unit}",
-                self.unanswered.len()
-            );
+            bail!("{} units have neither prediction nor refusal, the first is {unit}", self.unanswered.len());
         }
         if self.units < units_min {
             bail!("{} units, at least {units_min} expected", self.units);
         }
         if self.points < points_min {
-            bail!(
-                "{} points predicted, at least {points_min} expected",
-                self.points
-            );
+            bail!("{} points predicted, at least {points_min} expected", self.points);
         }
         Ok(())
     }
@@ -101,14 +78,8 @@ impl Tally {
 
 /// What names a unit, in the file and in the answers.
 fn unit_of(line: &str) -> Result<String> {
-    let value: Value =
-        serde_json::from_str(line).with_context(|| format!("not a JSON object: {line}"))?;
-    let part = |key: &str| {
-        value[key]
-            .as_str()
-            .map(str::to_owned)
-            .with_context(|| format!("no `{key}` in {line}"))
-    };
+    let value: Value = serde_json::from_str(line).with_context(|| format!("not a JSON object: {line}"))?;
+    let part = |key: &str| value[key].as_str().map(str::to_owned).with_context(|| format!("no `{key}` in {line}"));
     Ok(format!("{} {}", part("scenario")?, part("label")?))
 }
 
@@ -116,12 +87,9 @@ fn unit_of(line: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    const UNITS: &str =
-        "{\"scenario\": \"a\", \"label\": \"1k1k\"}\n{\"scenario\": \"b\", \"label\": \"1k1k\"}\n";
-    const PREDICTED: &str =
-        "{\"scenario\": \"a\", \"label\": \"1k1k\", \"concurrency\": 4, \"refused\": null}\n";
-    const REFUSED: &str =
-        "{\"scenario\": \"b\", \"label\": \"1k1k\", \"refused\": \"pipeline parallel\"}\n";
+    const UNITS: &str = "{\"scenario\": \"a\", \"label\": \"1k1k\"}\n{\"scenario\": \"b\", \"label\": \"1k1k\"}\n";
+    const PREDICTED: &str = "{\"scenario\": \"a\", \"label\": \"1k1k\", \"concurrency\": 4, \"refused\": null}\n";
+    const REFUSED: &str = "{\"scenario\": \"b\", \"label\": \"1k1k\", \"refused\": \"pipeline parallel\"}\n";
 
     #[test]
     fn every_unit_answered_and_enough_points_pass() {
@@ -132,11 +100,7 @@ mod tests {
 
     #[test]
     fn a_unit_without_an_answer_is_named() {
-        let error = Tally::of(UNITS, PREDICTED)
-            .unwrap()
-            .check(2, 1)
-            .unwrap_err()
-            .to_string();
+        let error = Tally::of(UNITS, PREDICTED).unwrap().check(2, 1).unwrap_err().to_string();
         assert!(error.ends_with("the first is b 1k1k"), "{error}");
     }
 

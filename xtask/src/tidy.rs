@@ -48,11 +48,7 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 
@@ -81,12 +77,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
     let tree = Tree::load(workspace)?;
     let mut lines = Vec::new();
     for check in CHECKS {
-        for Finding {
-            path,
-            line,
-            message,
-        } in (check.run)(&tree)
-        {
+        for Finding { path, line, message } in (check.run)(&tree) {
             lines.push(format!("{path}:{line}: {message} [{}]", check.name));
         }
     }
@@ -94,14 +85,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
         bail!("{} places\n{}", lines.len(), lines.join("\n"));
     }
     let long = length::above_aim(&tree);
-    let note = if long.is_empty() {
-        String::new()
-    } else {
-        format!("\nlonger than one would like: {}", long.join(", "))
-    };
-    Ok(Outcome::Passed(format!(
-        "{} rules over {} files{note}",
-        CHECKS.len(),
-        tree.files.len()
-    )))
+    let note = if long.is_empty() { String::new() } else { format!("\nlonger than one would like: {}", long.join(", ")) };
+    Ok(Outcome::Passed(format!("{} rules over {} files{note}", CHECKS.len(), tree.files.len())))
 }

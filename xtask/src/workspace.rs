@@ -31,23 +31,15 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Finds the workspace and reads the flags; an unknown flag is an error.
     pub(crate) fn new(flags: &[String]) -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("xtask lies in the workspace's folder");
-        let mut workspace = Self {
-            root: root.to_owned(),
-            tests_done: false,
-            write: false,
-            vllm_wheel: None,
-        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace's folder");
+        let mut workspace = Self { root: root.to_owned(), tests_done: false, write: false, vllm_wheel: None };
         let mut flags = flags.iter();
         while let Some(flag) = flags.next() {
             match flag.as_str() {
                 "--tests-done" => workspace.tests_done = true,
                 "--write" => workspace.write = true,
                 "--vllm-wheel" => {
-                    workspace.vllm_wheel =
-                        Some(flags.next().context("`--vllm-wheel` needs a path")?.into());
+                    workspace.vllm_wheel = Some(flags.next().context("`--vllm-wheel` needs a path")?.into());
                 }
                 other => {
                     bail!("unknown flag `{other}`; known: --tests-done, --write, --vllm-wheel PATH")
@@ -84,9 +76,7 @@ impl Workspace {
         };
         self.cargo(&[&["build", "--package", "blis", "--locked"], flags].concat())?;
         let metadata = self.metadata()?;
-        let target = metadata["target_directory"]
-            .as_str()
-            .context("cargo metadata names no target directory")?;
+        let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
         Ok(Path::new(target).join(folder).join("blis"))
     }
 }
@@ -102,9 +92,7 @@ pub(crate) enum Profile {
 
 /// Runs a command with its output passed through to the caller's terminal.
 pub(crate) fn pass_through(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {}", spelled(command)))?;
+    let status = command.status().with_context(|| format!("cannot start {}", spelled(command)))?;
     if !status.success() {
         bail!("{} ended with {status}", spelled(command));
     }
@@ -114,9 +102,7 @@ pub(crate) fn pass_through(command: &mut Command) -> Result<()> {
 /// Runs a command and returns its stdout; stderr passes through.
 pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
     command.stderr(std::process::Stdio::inherit());
-    let output = command
-        .output()
-        .with_context(|| format!("cannot start {}", spelled(command)))?;
+    let output = command.output().with_context(|| format!("cannot start {}", spelled(command)))?;
     if !output.status.success() {
         bail!("{} ended with {}", spelled(command), output.status);
     }
@@ -125,9 +111,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>> {
 
 /// The command as a user would type it.
 fn spelled(command: &Command) -> String {
-    let words: Vec<_> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .collect();
+    let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     format!("`{}`", words.join(" "))
 }

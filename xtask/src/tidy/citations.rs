@@ -7,16 +7,10 @@ use std::collections::BTreeSet;
 use super::tree::Tree;
 use super::{Check, Finding};
 
-pub(super) const CHECK: Check = Check {
-    name: "citations",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "citations", run: check };
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    let pins = tree
-        .files
-        .iter()
-        .filter(|file| file.name() == "upstream.toml");
+    let pins = tree.files.iter().filter(|file| file.name() == "upstream.toml");
     let repositories: BTreeSet<&str> = pins.flat_map(|file| tables(&file.text)).collect();
     let mut findings = Vec::new();
     for file in tree.rust() {
@@ -25,11 +19,8 @@ fn check(tree: &Tree) -> Vec<Finding> {
             let Some(citation) = words.strip_prefix("upstream:") else {
                 continue;
             };
-            let mut fault =
-                |message: String| findings.push(Finding::new(&file.path, index + 1, message));
-            let mut words = citation
-                .split_whitespace()
-                .map(|word| word.trim_matches(['`', ',']));
+            let mut fault = |message: String| findings.push(Finding::new(&file.path, index + 1, message));
+            let mut words = citation.split_whitespace().map(|word| word.trim_matches(['`', ',']));
             let repository = words.next().unwrap_or_default();
             if !repositories.contains(repository) {
                 fault(format!("cites `{repository}`, which no upstream.toml pins"));
@@ -44,8 +35,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
 
 /// The tables of a TOML file.
 fn tables(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .filter_map(|line| line.trim().strip_prefix('[')?.strip_suffix(']'))
+    text.lines().filter_map(|line| line.trim().strip_prefix('[')?.strip_suffix(']'))
 }
 
 #[cfg(test)]
@@ -53,22 +43,13 @@ mod tests {
     use super::*;
 
     fn messages(source: &str) -> Vec<String> {
-        let tree = Tree::of(&[
-            ("crates/x/upstream.toml", "[engine]\nrelease = \"1\"\n"),
-            ("crates/x/src/a.rs", source),
-        ]);
-        check(&tree)
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+        let tree = Tree::of(&[("crates/x/upstream.toml", "[engine]\nrelease = \"1\"\n"), ("crates/x/src/a.rs", source)]);
+        check(&tree).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
     fn a_citation_of_a_pinned_repository_passes() {
-        assert_eq!(
-            messages("//! Ports.\n//! upstream: engine core/pool.py::Pool.free\n"),
-            [""; 0]
-        );
+        assert_eq!(messages("//! Ports.\n//! upstream: engine core/pool.py::Pool.free\n"), [""; 0]);
         assert_eq!(messages("// what upstream: says\n"), [""; 0]);
     }
 

@@ -6,17 +6,9 @@ use super::tree::Tree;
 use super::views::line_at;
 use super::{Check, Finding};
 
-pub(super) const CHECK: Check = Check {
-    name: "engine_names",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "engine_names", run: check };
 
-const CRATES: &[&str] = &[
-    "blis-contracts",
-    "blis-kernel",
-    "blis-catalog",
-    "blis-registry",
-];
+const CRATES: &[&str] = &["blis-contracts", "blis-kernel", "blis-catalog", "blis-registry"];
 
 const ENGINES: &[&str] = &["vllm", "sglang"];
 
@@ -30,12 +22,8 @@ fn check(tree: &Tree) -> Vec<Finding> {
         for view in [code, literals] {
             let view = view.to_ascii_lowercase();
             for (at, engine) in ENGINES.iter().flat_map(|engine| view.match_indices(engine)) {
-                if !LIBRARIES
-                    .iter()
-                    .any(|library| view[at..].starts_with(library))
-                {
-                    let message =
-                        format!("`{engine}` in a crate that must not know which engine it serves");
+                if !LIBRARIES.iter().any(|library| view[at..].starts_with(library)) {
+                    let message = format!("`{engine}` in a crate that must not know which engine it serves");
                     findings.push(Finding::new(&file.path, line_at(&view, at), message));
                 }
             }
@@ -54,13 +42,7 @@ mod tests {
 
     #[test]
     fn an_engine_in_an_identifier_or_a_literal_is_found() {
-        assert_eq!(
-            count(
-                "crates/blis-kernel/src/a.rs",
-                "enum Kind { Vllm }\nlet k = \"sglang\";\n"
-            ),
-            2
-        );
+        assert_eq!(count("crates/blis-kernel/src/a.rs", "enum Kind { Vllm }\nlet k = \"sglang\";\n"), 2);
     }
 
     #[test]

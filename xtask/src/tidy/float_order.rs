@@ -6,21 +6,14 @@ use super::tree::Tree;
 use super::views::line_at;
 use super::{Check, Finding};
 
-pub(super) const CHECK: Check = Check {
-    name: "float_order",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "float_order", run: check };
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust() {
         let code = &file.views.code;
         for (at, _) in code.match_indices(".partial_cmp(") {
-            findings.push(Finding::new(
-                &file.path,
-                line_at(code, at),
-                "`.partial_cmp(`: use `total_cmp`",
-            ));
+            findings.push(Finding::new(&file.path, line_at(code, at), "`.partial_cmp(`: use `total_cmp`"));
         }
     }
     findings
@@ -32,10 +25,7 @@ mod tests {
 
     #[test]
     fn a_call_is_found_and_an_implementation_passes() {
-        let tree = Tree::of(&[(
-            "a.rs",
-            "fn partial_cmp(&self) {}\nlet o = a.partial_cmp(&b);\n",
-        )]);
+        let tree = Tree::of(&[("a.rs", "fn partial_cmp(&self) {}\nlet o = a.partial_cmp(&b);\n")]);
         let lines: Vec<_> = check(&tree).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [2]);
     }

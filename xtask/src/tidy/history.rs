@@ -4,10 +4,7 @@ use super::tree::Tree;
 use super::views::line_at;
 use super::{Check, Finding, test_names};
 
-pub(super) const CHECK: Check = Check {
-    name: "history",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "history", run: check };
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -18,15 +15,8 @@ fn check(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(&file.path, line_at(comments, at), message));
         }
         for (line, name) in test_names::tests_of(file) {
-            if ["pr", "issue", "phase"]
-                .iter()
-                .any(|word| numbered(&name, word))
-            {
-                findings.push(Finding::new(
-                    &file.path,
-                    line,
-                    format!("the test name `{name}` tells history"),
-                ));
+            if ["pr", "issue", "phase"].iter().any(|word| numbered(&name, word)) {
+                findings.push(Finding::new(&file.path, line, format!("the test name `{name}` tells history")));
             }
         }
     }
@@ -40,10 +30,7 @@ fn references(text: &str) -> Vec<(usize, String)> {
         for (at, _) in text.match_indices(prefix) {
             let rest = &text[at + prefix.len()..];
             let number = rest.strip_prefix(gap).unwrap_or(rest);
-            let digits = number.len()
-                - number
-                    .trim_start_matches(|c: char| c.is_ascii_digit())
-                    .len();
+            let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let joined = text[..at].ends_with(|c: char| c.is_alphanumeric());
             if digits >= digits_min && !joined {
                 let end = text.len() - number.len() + digits;
@@ -58,12 +45,8 @@ fn references(text: &str) -> Vec<(usize, String)> {
 fn numbered(name: &str, word: &str) -> bool {
     let parts: Vec<&str> = name.split('_').collect();
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    parts
-        .iter()
-        .any(|part| part.strip_prefix(word).is_some_and(is_number))
-        || parts
-            .windows(2)
-            .any(|pair| pair[0] == word && is_number(pair[1]))
+    parts.iter().any(|part| part.strip_prefix(word).is_some_and(is_number))
+        || parts.windows(2).any(|pair| pair[0] == word && is_number(pair[1]))
 }
 
 #[cfg(test)]
@@ -83,12 +66,7 @@ mod tests {
 
     #[test]
     fn short_numbers_code_and_other_words_pass() {
-        for innocent in [
-            "// item #12 of the list",
-            "let x = \"#1234\";",
-            "// LPR 7",
-            "// a phase of its own",
-        ] {
+        for innocent in ["// item #12 of the list", "let x = \"#1234\";", "// LPR 7", "// a phase of its own"] {
             assert_eq!(count(innocent), 0, "{innocent}");
         }
     }

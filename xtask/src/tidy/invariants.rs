@@ -7,19 +7,12 @@ use std::collections::BTreeSet;
 use super::tree::Tree;
 use super::{Check, Finding, test_names};
 
-pub(super) const CHECK: Check = Check {
-    name: "invariants",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "invariants", run: check };
 
 const MAP: &str = "ARCHITECTURE.md";
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    let tests: BTreeSet<String> = tree
-        .rust()
-        .flat_map(test_names::tests_of)
-        .map(|(_, name)| name)
-        .collect();
+    let tests: BTreeSet<String> = tree.rust().flat_map(test_names::tests_of).map(|(_, name)| name).collect();
     let map = tree.file(MAP).map_or("", |file| &file.text);
     let mut findings = Vec::new();
     let mut expected = 1;
@@ -36,11 +29,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
             fault("names no test: end with \"Tested by `name`.\"".to_owned());
             continue;
         };
-        for path in quoted(
-            before
-                .split_once("Asserted in ")
-                .map_or("", |(_, after)| after),
-        ) {
+        for path in quoted(before.split_once("Asserted in ").map_or("", |(_, after)| after)) {
             if tree.file(path).is_none() {
                 fault(format!("is asserted in `{path}`, which is no file"));
             }
@@ -66,56 +55,34 @@ mod tests {
     use super::*;
 
     fn messages(map: &str) -> Vec<String> {
-        let tree = Tree::of(&[
-            ("ARCHITECTURE.md", map),
-            (
-                "a.rs",
-                "#[test]\nfn time_never_runs_back() {}\nfn helper() {}\n",
-            ),
-        ]);
-        check(&tree)
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+        let tree = Tree::of(&[("ARCHITECTURE.md", map), ("a.rs", "#[test]\nfn time_never_runs_back() {}\nfn helper() {}\n")]);
+        check(&tree).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
     fn an_invariant_with_its_test_passes() {
-        let map =
-            "- **INV-1** Time moves on. Asserted in `a.rs`. Tested by `time_never_runs_back`.";
+        let map = "- **INV-1** Time moves on. Asserted in `a.rs`. Tested by `time_never_runs_back`.";
         assert_eq!(messages(map), [""; 0]);
     }
 
     #[test]
     fn an_invariant_without_a_test_is_found() {
         assert_eq!(messages("- **INV-1** Time moves on.").len(), 1);
-        assert_eq!(
-            messages("- **INV-1** Time moves on. Tested by care.").len(),
-            1
-        );
+        assert_eq!(messages("- **INV-1** Time moves on. Tested by care.").len(), 1);
     }
 
     #[test]
     fn a_test_that_does_not_exist_or_is_no_test_is_found() {
-        assert_eq!(
-            messages("- **INV-1** x. Tested by `gone`, `helper`.").len(),
-            2
-        );
+        assert_eq!(messages("- **INV-1** x. Tested by `gone`, `helper`.").len(), 2);
     }
 
     #[test]
     fn a_file_that_does_not_exist_is_found() {
-        assert_eq!(
-            messages("- **INV-1** x. Asserted in `b.rs`. Tested by `time_never_runs_back`.").len(),
-            1
-        );
+        assert_eq!(messages("- **INV-1** x. Asserted in `b.rs`. Tested by `time_never_runs_back`.").len(), 1);
     }
 
     #[test]
     fn a_number_out_of_turn_is_found() {
-        assert_eq!(
-            messages("- **INV-2** x. Tested by `time_never_runs_back`."),
-            ["the next invariant is INV-1"]
-        );
+        assert_eq!(messages("- **INV-2** x. Tested by `time_never_runs_back`."), ["the next invariant is INV-1"]);
     }
 }

@@ -3,10 +3,7 @@
 use super::tree::{File, Tree};
 use super::{Check, Finding};
 
-pub(super) const CHECK: Check = Check {
-    name: "length",
-    run: |tree| check(tree, EXCEPTIONS),
-};
+pub(super) const CHECK: Check = Check { name: "length", run: |tree| check(tree, EXCEPTIONS) };
 
 /// No Rust file is longer.
 const LINES_MAX: usize = 800;
@@ -19,15 +16,10 @@ const EXCEPTIONS: &[(&str, usize)] = &[];
 
 /// The files above the aim, longest first.
 pub(super) fn above_aim(tree: &Tree) -> Vec<String> {
-    let mut long: Vec<(usize, &str)> = tree
-        .rust()
-        .map(|file| (lines(file), file.path.as_str()))
-        .filter(|&(lines, _)| lines > LINES_AIM)
-        .collect();
+    let mut long: Vec<(usize, &str)> =
+        tree.rust().map(|file| (lines(file), file.path.as_str())).filter(|&(lines, _)| lines > LINES_AIM).collect();
     long.sort_by(|one, other| other.cmp(one));
-    long.into_iter()
-        .map(|(lines, path)| format!("{path} ({lines} lines)"))
-        .collect()
+    long.into_iter().map(|(lines, path)| format!("{path} ({lines} lines)")).collect()
 }
 
 fn lines(file: &File) -> usize {
@@ -40,20 +32,12 @@ fn check(tree: &Tree, exceptions: &[(&str, usize)]) -> Vec<Finding> {
         let own = exceptions.iter().find(|(path, _)| *path == file.path);
         let limit = own.map_or(LINES_MAX, |&(_, limit)| limit);
         if lines(file) > limit {
-            findings.push(Finding::new(
-                &file.path,
-                0,
-                format!("{} lines, at most {limit}", lines(file)),
-            ));
+            findings.push(Finding::new(&file.path, 0, format!("{} lines, at most {limit}", lines(file))));
         }
     }
     for (path, _) in exceptions {
         if tree.file(path).is_none_or(|file| lines(file) <= LINES_MAX) {
-            findings.push(Finding::new(
-                path,
-                0,
-                "needs its exception no longer; take it off the list",
-            ));
+            findings.push(Finding::new(path, 0, "needs its exception no longer; take it off the list"));
         }
     }
     findings

@@ -4,10 +4,7 @@ use super::tree::{File, Tree};
 use super::views::line_at;
 use super::{Check, Finding};
 
-pub(super) const CHECK: Check = Check {
-    name: "machine",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "machine", run: check };
 
 /// Folders at the root of somebody's machine.
 const FOLDERS: &[&str] = &["work", "root", "farm"];
@@ -16,10 +13,7 @@ const FOLDERS: &[&str] = &["work", "root", "farm"];
 const HOSTS: &[&str] = &["registry", "proxy", "index", "files"];
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    tree.spoken()
-        .filter(|file| !is_lock(file))
-        .flat_map(check_file)
-        .collect()
+    tree.spoken().filter(|file| !is_lock(file)).flat_map(check_file).collect()
 }
 
 /// Lock files name the source of each package; their tools write them.
@@ -32,24 +26,15 @@ fn check_file(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for folder in FOLDERS.iter().map(|name| format!("/{name}/")) {
         for (at, _) in text.match_indices(&folder) {
-            let inside_a_path =
-                text[..at].ends_with(|c: char| c.is_alphanumeric() || "_.-~*}/".contains(c));
+            let inside_a_path = text[..at].ends_with(|c: char| c.is_alphanumeric() || "_.-~*}/".contains(c));
             if !inside_a_path {
-                findings.push(Finding::new(
-                    &file.path,
-                    line_at(text, at),
-                    format!("`{folder}` is a path of one machine"),
-                ));
+                findings.push(Finding::new(&file.path, line_at(text, at), format!("`{folder}` is a path of one machine")));
             }
         }
     }
     for host in HOSTS.iter().map(|name| format!("://{name}.")) {
         for (at, _) in text.match_indices(&host) {
-            findings.push(Finding::new(
-                &file.path,
-                line_at(text, at),
-                format!("`{host}` is the host of a mirror"),
-            ));
+            findings.push(Finding::new(&file.path, line_at(text, at), format!("`{host}` is the host of a mirror")));
         }
     }
     findings
@@ -65,29 +50,16 @@ mod tests {
 
     #[test]
     fn paths_and_hosts_of_a_machine_are_found_in_any_file() {
-        for planted in [
-            "cd /work/main",
-            "\"/root/.cache\"",
-            "https://registry.example/x",
-            "(/farm/data)",
-        ] {
+        for planted in ["cd /work/main", "\"/root/.cache\"", "https://registry.example/x", "(/farm/data)"] {
             assert_eq!(count("notes.md", planted), 1, "{planted}");
         }
     }
 
     #[test]
     fn paths_inside_other_paths_and_lock_files_pass() {
-        for innocent in [
-            "docs/work/plan",
-            "https://example.org/root/x",
-            "$HOME/work/x",
-            "network/root/",
-        ] {
+        for innocent in ["docs/work/plan", "https://example.org/root/x", "$HOME/work/x", "network/root/"] {
             assert_eq!(count("notes.md", innocent), 0, "{innocent}");
         }
-        assert_eq!(
-            count("x/package-lock.json", "https://registry.example/x"),
-            0
-        );
+        assert_eq!(count("x/package-lock.json", "https://registry.example/x"), 0);
     }
 }

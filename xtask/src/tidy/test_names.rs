@@ -4,21 +4,12 @@ use super::tree::{File, Tree};
 use super::views::{is_word, line_at};
 use super::{Check, Finding};
 
-pub(super) const CHECK: Check = Check {
-    name: "test_names",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "test_names", run: check };
 
 /// Attributes that let a test stand without saying what is right.
 const REFUSED: &[(&str, &str)] = &[
-    (
-        "#[ignore",
-        "a test that does not run proves nothing; assert what holds today",
-    ),
-    (
-        "#[should_panic",
-        "assert on the error returned, not on a crash",
-    ),
+    ("#[ignore", "a test that does not run proves nothing; assert what holds today"),
+    ("#[should_panic", "assert on the error returned, not on a crash"),
 ];
 
 fn check(tree: &Tree) -> Vec<Finding> {
@@ -27,22 +18,11 @@ fn check(tree: &Tree) -> Vec<Finding> {
         let code = &file.views.code;
         for (attribute, why) in REFUSED {
             for (at, _) in code.match_indices(attribute) {
-                findings.push(Finding::new(
-                    &file.path,
-                    line_at(code, at),
-                    format!("`{attribute}]`: {why}"),
-                ));
+                findings.push(Finding::new(&file.path, line_at(code, at), format!("`{attribute}]`: {why}")));
             }
         }
-        for (line, name) in tests_of(file)
-            .into_iter()
-            .filter(|(_, name)| name.starts_with("test_"))
-        {
-            findings.push(Finding::new(
-                &file.path,
-                line,
-                format!("`{name}`: say what holds, without `test_`"),
-            ));
+        for (line, name) in tests_of(file).into_iter().filter(|(_, name)| name.starts_with("test_")) {
+            findings.push(Finding::new(&file.path, line, format!("`{name}`: say what holds, without `test_`")));
         }
     }
     findings
@@ -64,29 +44,17 @@ mod tests {
     use super::*;
 
     fn messages(text: &str) -> Vec<String> {
-        check(&Tree::of(&[("a.rs", text)]))
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+        check(&Tree::of(&[("a.rs", text)])).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
     fn a_prefix_is_found_and_a_sentence_passes() {
-        assert_eq!(
-            messages(
-                "#[test]\nfn test_it() {}\n#[test]\nfn order_is_kept() {}\nfn test_bed() {}\n"
-            )
-            .len(),
-            1
-        );
+        assert_eq!(messages("#[test]\nfn test_it() {}\n#[test]\nfn order_is_kept() {}\nfn test_bed() {}\n").len(), 1);
     }
 
     #[test]
     fn a_test_that_never_runs_or_only_crashes_is_found() {
         assert_eq!(messages("#[test]\n#[ignore]\nfn a() {}\n#[test]\n#[should_panic(expected = \"x\")]\nfn b() {}\n").len(), 2);
-        assert_eq!(
-            messages("// no #[ignore] here\nlet s = \"#[should_panic]\";\n").len(),
-            0
-        );
+        assert_eq!(messages("// no #[ignore] here\nlet s = \"#[should_panic]\";\n").len(), 0);
     }
 }

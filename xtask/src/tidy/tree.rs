@@ -29,15 +29,8 @@ pub(super) struct File {
 impl Tree {
     /// Reads what git tracks, and what it would track; files that are not UTF-8 hold nothing the rules are about.
     pub(super) fn load(workspace: &Workspace) -> Result<Self> {
-        let arguments = [
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ];
-        let listing = capture(&mut workspace.command("git", &arguments))
-            .context("tidy asks git for the files")?;
+        let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let listing = capture(&mut workspace.command("git", &arguments)).context("tidy asks git for the files")?;
         let listing = String::from_utf8(listing).context("a path is not UTF-8")?;
         let mut paths: Vec<&str> = listing.split_terminator('\0').collect();
         paths.sort_unstable();
@@ -54,10 +47,7 @@ impl Tree {
             }
         }
         if files.len() < FILES_MIN {
-            bail!(
-                "only {} files found, at least {FILES_MIN} expected",
-                files.len()
-            );
+            bail!("only {} files found, at least {FILES_MIN} expected", files.len());
         }
         Ok(Self { files })
     }
@@ -65,12 +55,7 @@ impl Tree {
     /// A tree in memory, for the tests of the rules.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
-        Self {
-            files: files
-                .iter()
-                .map(|(path, text)| File::new(path, (*text).to_owned()))
-                .collect(),
-        }
+        Self { files: files.iter().map(|(path, text)| File::new(path, (*text).to_owned())).collect() }
     }
 
     /// One file by its path.
@@ -85,40 +70,25 @@ impl Tree {
 
     /// Every file but the rules themselves, which have to name the words they ban.
     pub(super) fn spoken(&self) -> impl Iterator<Item = &File> {
-        self.files
-            .iter()
-            .filter(|file| !file.path.starts_with("xtask/src/tidy/"))
+        self.files.iter().filter(|file| !file.path.starts_with("xtask/src/tidy/"))
     }
 
     /// The Rust files of a crate that end up in the crate: no tests, benches or build script.
     pub(super) fn sources_of(&self, name: &str) -> impl Iterator<Item = &File> {
         let folder = format!("crates/{name}/src/");
-        self.rust()
-            .filter(move |file| file.path.starts_with(&folder) && !file.is_test())
+        self.rust().filter(move |file| file.path.starts_with(&folder) && !file.is_test())
     }
 }
 
 impl File {
     fn new(path: &str, text: String) -> Self {
-        let rust = Path::new(path)
-            .extension()
-            .is_some_and(|extension| extension == "rs");
-        let views = if rust {
-            Views::of(&text)
-        } else {
-            Views::default()
-        };
-        Self {
-            path: path.to_owned(),
-            text,
-            views,
-        }
+        let rust = Path::new(path).extension().is_some_and(|extension| extension == "rs");
+        let views = if rust { Views::of(&text) } else { Views::default() };
+        Self { path: path.to_owned(), text, views }
     }
 
     pub(super) fn has_extension(&self, wanted: &str) -> bool {
-        Path::new(&self.path)
-            .extension()
-            .is_some_and(|extension| extension == wanted)
+        Path::new(&self.path).extension().is_some_and(|extension| extension == wanted)
     }
 
     pub(super) fn name(&self) -> &str {

@@ -4,10 +4,7 @@ use super::tree::Tree;
 use super::views::{line_at, words};
 use super::{Check, Finding};
 
-pub(super) const CHECK: Check = Check {
-    name: "unfinished",
-    run: check,
-};
+pub(super) const CHECK: Check = Check { name: "unfinished", run: check };
 
 const MARKS: &[&str] = &["TODO", "FIXME", "XXX"];
 
@@ -19,28 +16,16 @@ const EXTENSIONS: &[&str] = &["rs", "py", "sh", "toml", "md"];
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in tree.spoken().filter(|file| {
-        EXTENSIONS
-            .iter()
-            .any(|extension| file.has_extension(extension))
-    }) {
+    for file in tree.spoken().filter(|file| EXTENSIONS.iter().any(|extension| file.has_extension(extension))) {
         for mark in MARKS {
             for at in words(&file.text, mark) {
-                findings.push(Finding::new(
-                    &file.path,
-                    line_at(&file.text, at),
-                    format!("`{mark}`"),
-                ));
+                findings.push(Finding::new(&file.path, line_at(&file.text, at), format!("`{mark}`")));
             }
         }
         for name in MACROS {
             let code = &file.views.code;
             for at in words(code, name).filter(|at| code[at + name.len()..].starts_with('!')) {
-                findings.push(Finding::new(
-                    &file.path,
-                    line_at(code, at),
-                    format!("`{name}!`"),
-                ));
+                findings.push(Finding::new(&file.path, line_at(code, at), format!("`{name}!`")));
             }
         }
     }
@@ -53,13 +38,7 @@ mod tests {
 
     #[test]
     fn each_mark_is_found_with_its_line() {
-        for planted in [
-            "// TODO later",
-            "# FIXME",
-            "let XXX = 1;",
-            "todo!()",
-            "unimplemented!(\"x\")",
-        ] {
+        for planted in ["// TODO later", "# FIXME", "let XXX = 1;", "todo!()", "unimplemented!(\"x\")"] {
             let tree = Tree::of(&[("a.rs", &format!("//! A.\n{planted}\n"))]);
             let lines: Vec<_> = check(&tree).iter().map(|finding| finding.line).collect();
             assert_eq!(lines, [2], "{planted}");

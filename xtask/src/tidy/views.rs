@@ -51,11 +51,9 @@ impl Views {
 
     fn push(&mut self, kind: Kind, span: &str) {
         let blanked = blank_to(&span.chars().map(blank).collect::<String>(), span.len());
-        for (view, own) in [
-            (&mut self.code, kind == Kind::Code),
-            (&mut self.literals, kind == Kind::Literal),
-            (&mut self.comments, kind == Kind::Comment),
-        ] {
+        for (view, own) in
+            [(&mut self.code, kind == Kind::Code), (&mut self.literals, kind == Kind::Literal), (&mut self.comments, kind == Kind::Comment)]
+        {
             view.push_str(if own { span } else { &blanked });
         }
     }
@@ -68,13 +66,11 @@ pub(super) fn line_at(text: &str, position: usize) -> usize {
 
 /// The positions of a word that is not part of a longer one.
 pub(super) fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    text.match_indices(word)
-        .map(|(position, _)| position)
-        .filter(move |&position| {
-            let before = text[..position].chars().next_back();
-            let after = text[position + word.len()..].chars().next();
-            !before.is_some_and(is_word) && !after.is_some_and(is_word)
-        })
+    text.match_indices(word).map(|(position, _)| position).filter(move |&position| {
+        let before = text[..position].chars().next_back();
+        let after = text[position + word.len()..].chars().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
 }
 
 /// Whether a character can stand in an identifier.
@@ -115,12 +111,7 @@ fn next_span(rest: &str, in_word: bool) -> (Kind, usize) {
     if !first.is_some_and(is_word) {
         return (Kind::Code, first.map_or(0, char::len_utf8));
     }
-    (
-        Kind::Code,
-        characters
-            .find(|&(_, c)| !is_word(c))
-            .map_or(rest.len(), |(at, _)| at),
-    )
+    (Kind::Code, characters.find(|&(_, c)| !is_word(c)).map_or(rest.len(), |(at, _)| at))
 }
 
 fn block_comment(rest: &str) -> usize {
@@ -161,18 +152,12 @@ fn quoted(rest: &str, quote: char) -> usize {
 
 /// The length of a raw string, if one begins here.
 fn raw_string(rest: &str) -> Option<usize> {
-    let body = ["r", "br", "cr"]
-        .iter()
-        .find_map(|prefix| rest.strip_prefix(prefix))?;
+    let body = ["r", "br", "cr"].iter().find_map(|prefix| rest.strip_prefix(prefix))?;
     let hashes = body.len() - body.trim_start_matches('#').len();
     let inner = body[hashes..].strip_prefix('"')?;
     let close = format!("\"{}", "#".repeat(hashes));
     let before = rest.len() - inner.len();
-    Some(
-        inner
-            .find(&close)
-            .map_or(rest.len(), |at| before + at + close.len()),
-    )
+    Some(inner.find(&close).map_or(rest.len(), |at| before + at + close.len()))
 }
 
 /// The length of a character literal, if one begins here; a lifetime is none.
@@ -182,9 +167,7 @@ fn character(rest: &str) -> Option<usize> {
         return Some(quoted(rest, '\''));
     }
     let first = inner.chars().next()?;
-    inner[first.len_utf8()..]
-        .starts_with('\'')
-        .then(|| 1 + first.len_utf8() + 1)
+    inner[first.len_utf8()..].starts_with('\'').then(|| 1 + first.len_utf8() + 1)
 }
 
 /// The length of the item that begins at an attribute: to its `;`, or to the brace that closes its first one.
@@ -210,15 +193,9 @@ mod tests {
     fn each_byte_is_shown_in_one_view_and_lines_stay_where_they_are() {
         let text = "let a = \"s // t\"; // c \"q\"\n/* x /* y */ z */ b\n";
         let views = Views::of(text);
-        assert_eq!(
-            views.code,
-            "let a =         ;         \n                  b\n"
-        );
+        assert_eq!(views.code, "let a =         ;         \n                  b\n");
         assert_eq!(views.literals.trim(), "\"s // t\"");
-        assert_eq!(
-            views.comments,
-            "                  // c \"q\"\n/* x /* y */ z */  \n"
-        );
+        assert_eq!(views.comments, "                  // c \"q\"\n/* x /* y */ z */  \n");
     }
 
     #[test]
@@ -244,14 +221,9 @@ mod tests {
 
     #[test]
     fn items_for_tests_are_not_shipped_and_what_follows_them_is() {
-        let views = Views::of(
-            "#[cfg(test)]\nmod tests;\nfn a() { \"x\" }\n#[cfg(test)]\nmod t { fn b() { \"y\" } }\nfn c() {}",
-        );
+        let views = Views::of("#[cfg(test)]\nmod tests;\nfn a() { \"x\" }\n#[cfg(test)]\nmod t { fn b() { \"y\" } }\nfn c() {}");
         let (code, literals) = views.shipped();
-        assert_eq!(
-            code.split_whitespace().collect::<String>(),
-            "fna(){}fnc(){}"
-        );
+        assert_eq!(code.split_whitespace().collect::<String>(), "fna(){}fnc(){}");
         assert_eq!(literals.trim(), "\"x\"");
         assert_eq!(line_at(&code, code.find("fn c").unwrap()), 6);
     }
