@@ -1,0 +1,17 @@
+//! A vLLM launch line, read and resolved as the modelled release would.
+//!
+//! Reading order: `resolved` (what the rest of the engine sees), `table` (the generated field table that drives parsing,
+//! types, defaults, refusal and translation), `command`, `args`, `nested` and `env` (reading), `formerly` (spellings of earlier
+//! releases), `resolve` (upstream's start-up rules). Left out: everything `data/status.toml` calls inert or not modelled.
+
+mod error;
+mod resolved;
+mod setting;
+
+pub use error::ConfigError;
+pub use resolved::{
+    AttentionBackend, AttentionSettings, CacheSettings, CompilationMode, CompilationSettings, CudagraphMode, Dtype, Explained,
+    FlashinferAllreduce, GraphSupport, HashAlgo, KernelSettings, KvCacheDtype, LinearBackend, MatmulPrecision, MoeBackend, PassSettings,
+    Resolved, SchedulerSettings, SchedulingPolicy, Source,
+};
+pub use setting::Setting;

@@ -1,0 +1,509 @@
+//! The resolved configuration: only the settings that change a decision or a price, each as upstream would have it after
+//! start-up's own rules. Lowering, scheduler and KV-cache sizing read this and nothing else of a launch line.
+//!
+//! Where each value came from is kept beside it, in [`Resolved::explained`]. Left out: settings that are inert or refused.
+
+use std::fmt;
+
+use super::setting::Setting;
+
+/// A launch line, resolved against one model and one chip.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// The checkpoint as the line names it.
+    pub model: String,
+    /// Ranks that share each matrix.
+    pub tensor_parallel_size: u32,
+    /// Processes that serve HTTP, tokenise and detokenise.
+    pub api_server_count: u32,
+    /// Element type of activations and unquantised tensors.
+    pub dtype: Dtype,
+    /// The longest request and the KV cache.
+    pub cache: CacheSettings,
+    /// The scheduler's budgets and rules.
+    pub scheduler: SchedulerSettings,
+    /// Compilation and CUDA graphs.
+    pub compilation: CompilationSettings,
+    /// Attention.
+    pub attention: AttentionSettings,
+    /// Choices among the other kernels and collectives.
+    pub kernels: KernelSettings,
+    /// Where every value came from, in a fixed order.
+    pub explained: Vec<Explained>,
+    /// Spellings of an earlier release that were translated or dropped, and flags that upstream would warn about.
+    pub notes: Vec<String>,
+}
+
+/// The longest request, KV-cache storage and prefix caching.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CacheSettings {
+    /// Longest request in tokens, prompt and output together.
+    pub max_model_len: u64,
+    /// Whether start-up may lower [`Self::max_model_len`] to what fits (`--max-model-len auto`).
+    pub max_model_len_fits_memory: bool,
+    /// Tokens of one KV block.
+    pub block_size: u32,
+    /// Whether the line states the block size (upstream keeps a stated one whatever the backend prefers).
+    pub block_size_stated: bool,
+    /// How keys and values are stored.
+    pub kv_cache_dtype: KvCacheDtype,
+    /// Share of the device memory that the engine may use.
+    pub gpu_memory_utilization: f64,
+    /// Bytes of KV cache per rank; overrides the share where stated.
+    pub kv_cache_memory_bytes: Option<u64>,
+    /// Blocks of the KV pool; overrides the sizing where stated.
+    pub num_gpu_blocks_override: Option<u64>,
+    /// Whether the memory of captured graphs is estimated and kept free.
+    pub estimate_cudagraph_memory: bool,
+    /// Whether blocks are shared between requests with a common prefix.
+    pub enable_prefix_caching: bool,
+    /// Hash of prefix-cache keys.
+    pub prefix_caching_hash_algo: HashAlgo,
+    /// Tokens between kept checkpoints of sliding-window groups: 0 keeps semantic ones only, absent keeps all.
+    pub prefix_cache_retention_interval: Option<u64>,
+    /// Whether layers of different kinds share one kind of block.
+    pub disable_hybrid_kv_cache_manager: bool,
+}
+
+/// The scheduler's budgets and rules.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch of upstream's scheduler")]
+pub struct SchedulerSettings {
+    /// Tokens of one step.
+    pub max_num_batched_tokens: u64,
+    /// Tokens the scheduler may hand out in one step; the step's tokens where not stated.
+    pub max_num_scheduled_tokens: u64,
+    /// Requests of one step.
+    pub max_num_seqs: u64,
+    /// Requests admitted to the running set; the requests of one step where not stated.
+    pub max_num_active_seqs: u64,
+    /// Requests in flight beyond which the front end answers 503; no limit where absent.
+    pub max_num_queued_reqs: Option<u64>,
+    /// Prompt tokens waiting beyond which the front end answers 503; no limit where absent.
+    pub max_num_queued_tokens: Option<u64>,
+    /// Tokens of one chunk of a long prompt; 0 for no cap.
+    pub long_prefill_token_threshold: u64,
+    /// Whether that cap rises to a fair share of the step.
+    pub long_prefill_token_threshold_adaptive: bool,
+    /// The order in which requests wait.
+    pub policy: SchedulingPolicy,
+    /// Whether a prompt may be split over steps.
+    pub enable_chunked_prefill: bool,
+    /// Whether a request is admitted only when its whole prompt fits the free blocks.
+    pub scheduler_reserve_full_isl: bool,
+    /// Share of the pool kept free at admission.
+    pub watermark: f64,
+    /// Whether a step is scheduled before the last one's output is known.
+    pub async_scheduling: bool,
+    /// Batches in flight at once.
+    pub max_concurrent_batches: u32,
+    /// Tokens per chunk of a streamed reply.
+    pub stream_interval: u64,
+}
+
+impl SchedulerSettings {
+    /// Most tokens scheduled but not yet settled. upstream: vllm `config/vllm.py::VllmConfig.max_in_flight_tokens`.
+    pub fn max_in_flight_tokens(&self) -> u64 {
+        u64::from(self.max_concurrent_batches) * self.max_num_batched_tokens
+    }
+}
+
+/// Compilation and CUDA graphs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompilationSettings {
+    /// Whether steps run compiled.
+    pub mode: CompilationMode,
+    /// Which batches replay a captured graph, after the attention backend's support was taken into account.
+    pub cudagraph_mode: CudagraphMode,
+    /// Token counts a graph is captured for, ascending; empty without graphs.
+    pub cudagraph_capture_sizes: Vec<u64>,
+    /// The largest of them; 0 without graphs.
+    pub max_cudagraph_capture_size: u64,
+    /// Custom operations switched on or off, in upstream's notation, the base mode last where the line states none.
+    pub custom_ops: Vec<String>,
+    /// Whether the compiled graph is split at attention.
+    pub splits_at_attention: bool,
+    /// Fused kernels.
+    pub passes: PassSettings,
+}
+
+impl CompilationSettings {
+    /// Whether a custom operation replaces compiled code. upstream: vllm `config/compilation.py::CompilationConfig.is_custom_op_enabled`.
+    pub fn custom_op_enabled(&self, op: &str) -> bool {
+        custom_op_enabled(&self.custom_ops, op)
+    }
+}
+
+/// As [`CompilationSettings::custom_op_enabled`], over a bare list.
+pub(super) fn custom_op_enabled(custom_ops: &[String], op: &str) -> bool {
+    let stated = |sign: char| custom_ops.iter().any(|entry| entry.strip_prefix(sign) == Some(op));
+    if custom_ops.iter().any(|entry| entry == "all") { !stated('-') } else { stated('+') }
+}
+
+/// Which fusions the compiler applies.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent pass of upstream's compiler")]
+pub struct PassSettings {
+    /// Norm and quantisation.
+    pub fuse_norm_quant: bool,
+    /// Activation and quantisation.
+    pub fuse_act_quant: bool,
+    /// Attention and quantisation of its output.
+    pub fuse_attn_quant: bool,
+    /// Removal of operations that do nothing.
+    pub eliminate_noops: bool,
+    /// All-reduce and the norm that follows it.
+    pub fuse_allreduce_rms: bool,
+    /// Query and key norms with rotary embedding.
+    pub enable_qk_norm_rope_fusion: bool,
+    /// Most tokens for which the fused all-reduce is used; absent where the layout has no fused kernel at all.
+    pub allreduce_fusion_max_tokens: Option<u64>,
+}
+
+/// Attention.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttentionSettings {
+    /// The backend of every attention layer.
+    pub backend: AttentionBackend,
+    /// The FlashAttention version that backend would use for this model; absent where the chip has none.
+    pub flash_attn_version: Option<u8>,
+    /// What CUDA graphs the backend allows.
+    pub graph_support: GraphSupport,
+    /// Most splits of one FlashAttention decode inside a graph.
+    pub flash_attn_max_num_splits_for_cuda_graph: u64,
+    /// Forces TensorRT-LLM's kernels inside FlashInfer on or off; absent for upstream's own choice.
+    pub use_trtllm_attention: Option<bool>,
+    /// Whether queries stay unquantised over an fp8 KV cache.
+    pub disable_flashinfer_q_quantization: bool,
+}
+
+/// Choices among the other kernels and collectives. Lowering turns them into kernel names.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent variable or flag of upstream")]
+pub struct KernelSettings {
+    /// Kernel of the experts.
+    pub moe_backend: MoeBackend,
+    /// Format activations are quantised to before 4-bit experts: `mxfp8`, or absent for upstream's choice.
+    pub moe_activation_mxfp8: bool,
+    /// Kernel of dense layers.
+    pub linear_backend: LinearBackend,
+    /// Whether FlashInfer's kernels are tuned at start-up.
+    pub enable_flashinfer_autotune: bool,
+    /// FlashInfer operations left untuned.
+    pub flashinfer_autotune_skip_ops: Vec<String>,
+    /// Whether vLLM's own all-reduce is off.
+    pub disable_custom_all_reduce: bool,
+    /// Which FlashInfer all-reduce the fused pass calls.
+    pub flashinfer_allreduce_backend: FlashinferAllreduce,
+    /// Whether symmetric-memory all-reduce may be used.
+    pub allreduce_use_symm_mem: bool,
+    /// Whether FlashInfer's all-reduce may be used outside the fused pass.
+    pub allreduce_use_flashinfer: bool,
+    /// Whether NCCL uses symmetric memory.
+    pub use_nccl_symm_mem: bool,
+    /// Whether `DeepGEMM` may be used.
+    pub use_deep_gemm: bool,
+    /// Whether `DeepGEMM` may be used for experts.
+    pub moe_use_deep_gemm: bool,
+    /// Whether `DeepGEMM` uses power-of-two scales.
+    pub use_deep_gemm_e8m0: bool,
+    /// Whether FlashInfer may run block-scaled fp8 matrices.
+    pub blockscale_fp8_gemm_flashinfer: bool,
+    /// Whether FlashInfer samples.
+    pub use_flashinfer_sampler: bool,
+    /// Kernel classes switched off by name.
+    pub disabled_kernels: Vec<String>,
+    /// Precision of 32-bit matrix products.
+    pub float32_matmul_precision: MatmulPrecision,
+    /// Bytes of FlashInfer's workspace, before the batch's own need.
+    pub flashinfer_workspace_bytes: u64,
+}
+
+/// One resolved value with its origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explained {
+    /// The setting.
+    pub setting: Setting,
+    /// Its value as upstream writes it.
+    pub value: String,
+    /// Where the value came from.
+    pub source: Source,
+    /// The statement, translation or rule behind it.
+    pub rule: String,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// The launch line or its environment states it.
+    Stated,
+    /// The line states a spelling of an earlier release that means it.
+    FormerlySpelled,
+    /// Upstream's literal default.
+    UpstreamDefault,
+    /// An upstream rule computed it from other settings, the model or the chip.
+    Derived,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stated => "stated",
+            Self::FormerlySpelled => "formerly spelled",
+            Self::UpstreamDefault => "upstream default",
+            Self::Derived => "derived",
+        })
+    }
+}
+
+/// Declares a closed choice with the names upstream uses for it.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$vmeta])* $variant),+
+        }
+
+        impl $name {
+            /// Every choice.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name upstream uses.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),+
+                }
+            }
+
+            /// The choice of that name.
+            pub fn named(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|choice| choice.as_str() == text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+choice! {
+    /// Element type of activations.
+    Dtype {
+        /// bfloat16.
+        Bfloat16 = "bfloat16",
+        /// IEEE half precision.
+        Float16 = "float16",
+    }
+}
+
+choice! {
+    /// How keys and values are stored.
+    KvCacheDtype {
+        /// As activations are.
+        Auto = "auto",
+        /// bfloat16.
+        Bfloat16 = "bfloat16",
+        /// 8-bit float, 4 exponent bits, one scale per tensor.
+        Fp8 = "fp8",
+        /// The same under its long name.
+        Fp8E4m3 = "fp8_e4m3",
+    }
+}
+
+impl KvCacheDtype {
+    /// Whether values are quantised.
+    pub const fn is_quantized(self) -> bool {
+        match self {
+            Self::Auto | Self::Bfloat16 => false,
+            Self::Fp8 | Self::Fp8E4m3 => true,
+        }
+    }
+}
+
+choice! {
+    /// Hash of prefix-cache keys.
+    HashAlgo {
+        /// SHA-256 over a pickle.
+        Sha256 = "sha256",
+        /// SHA-256 over canonical CBOR.
+        Sha256Cbor = "sha256_cbor",
+        /// xxHash over a pickle.
+        Xxhash = "xxhash",
+        /// xxHash over canonical CBOR.
+        XxhashCbor = "xxhash_cbor",
+    }
+}
+
+choice! {
+    /// The order in which requests wait.
+    SchedulingPolicy {
+        /// By arrival.
+        Fcfs = "fcfs",
+        /// By priority, then arrival.
+        Priority = "priority",
+    }
+}
+
+choice! {
+    /// Whether steps run compiled.
+    CompilationMode {
+        /// As written.
+        None = "NONE",
+        /// Through vLLM's own compiler.
+        VllmCompile = "VLLM_COMPILE",
+    }
+}
+
+choice! {
+    /// Which batches replay a captured graph.
+    CudagraphMode {
+        /// None.
+        None = "NONE",
+        /// All, but attention runs outside the graphs.
+        Piecewise = "PIECEWISE",
+        /// All, whole steps.
+        Full = "FULL",
+        /// Pure decode batches only, whole steps.
+        FullDecodeOnly = "FULL_DECODE_ONLY",
+        /// Pure decode batches as whole steps, others piecewise.
+        FullAndPiecewise = "FULL_AND_PIECEWISE",
+    }
+}
+
+impl CudagraphMode {
+    /// The mode of pure decode batches: none, piecewise or full.
+    #[must_use]
+    pub const fn decode(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Piecewise => Self::Piecewise,
+            Self::Full | Self::FullDecodeOnly | Self::FullAndPiecewise => Self::Full,
+        }
+    }
+
+    /// The mode of batches with a prompt: none, piecewise or full.
+    #[must_use]
+    pub const fn mixed(self) -> Self {
+        match self {
+            Self::None | Self::FullDecodeOnly => Self::None,
+            Self::Piecewise | Self::FullAndPiecewise => Self::Piecewise,
+            Self::Full => Self::Full,
+        }
+    }
+
+    /// The mode that is left when steps cannot be captured piece by piece.
+    #[must_use]
+    pub const fn without_piecewise(self) -> Self {
+        match self {
+            Self::Piecewise => Self::None,
+            Self::FullAndPiecewise => Self::FullDecodeOnly,
+            Self::None | Self::Full | Self::FullDecodeOnly => self,
+        }
+    }
+}
+
+choice! {
+    /// An attention backend.
+    AttentionBackend {
+        /// vLLM's build of FlashAttention.
+        FlashAttn = "FLASH_ATTN",
+        /// FlashInfer.
+        Flashinfer = "FLASHINFER",
+        /// vLLM's own Triton kernels.
+        TritonAttn = "TRITON_ATTN",
+        /// PyTorch's flex attention.
+        FlexAttention = "FLEX_ATTENTION",
+    }
+}
+
+choice! {
+    /// What CUDA graphs an attention backend allows, weakest first.
+    GraphSupport {
+        /// No whole-step graphs.
+        Never = "NEVER",
+        /// Decode batches of one token per request.
+        UniformSingleTokenDecode = "UNIFORM_SINGLE_TOKEN_DECODE",
+        /// Batches of one length per request.
+        UniformBatch = "UNIFORM_BATCH",
+        /// Any batch.
+        Always = "ALWAYS",
+    }
+}
+
+choice! {
+    /// Kernel of the experts.
+    MoeBackend {
+        /// Upstream's choice.
+        Auto = "auto",
+        /// Fused Triton.
+        Triton = "triton",
+        /// Unfused Triton.
+        TritonUnfused = "triton_unfused",
+        /// `DeepGEMM`.
+        DeepGemm = "deep_gemm",
+        /// vLLM's CUTLASS kernels.
+        Cutlass = "cutlass",
+        /// FlashInfer with TensorRT-LLM kernels.
+        FlashinferTrtllm = "flashinfer_trtllm",
+        /// FlashInfer with CUTLASS kernels.
+        FlashinferCutlass = "flashinfer_cutlass",
+        /// FlashInfer with CuTe DSL kernels.
+        FlashinferCutedsl = "flashinfer_cutedsl",
+        /// Marlin.
+        Marlin = "marlin",
+    }
+}
+
+choice! {
+    /// Kernel of dense layers.
+    LinearBackend {
+        /// Upstream's choice.
+        Auto = "auto",
+        /// vLLM's CUTLASS kernels.
+        Cutlass = "cutlass",
+        /// FlashInfer with CUTLASS kernels.
+        FlashinferCutlass = "flashinfer_cutlass",
+        /// FlashInfer with CuTe DSL kernels.
+        FlashinferCutedsl = "flashinfer_cutedsl",
+        /// FlashInfer with TensorRT-LLM kernels.
+        FlashinferTrtllm = "flashinfer_trtllm",
+        /// FlashInfer with cuDNN kernels.
+        FlashinferCudnn = "flashinfer_cudnn",
+        /// Marlin.
+        Marlin = "marlin",
+        /// Triton.
+        Triton = "triton",
+        /// `DeepGEMM`.
+        DeepGemm = "deep_gemm",
+        /// PyTorch.
+        Torch = "torch",
+    }
+}
+
+choice! {
+    /// Which FlashInfer all-reduce the fused pass calls.
+    FlashinferAllreduce {
+        /// Upstream's choice.
+        Auto = "auto",
+        /// TensorRT-LLM's.
+        Trtllm = "trtllm",
+        /// Multi-node NVLink's.
+        Mnnvl = "mnnvl",
+    }
+}
+
+choice! {
+    /// Precision of 32-bit matrix products.
+    MatmulPrecision {
+        /// Full.
+        Highest = "highest",
+        /// Reduced.
+        High = "high",
+        /// More reduced.
+        Medium = "medium",
+    }
+}
