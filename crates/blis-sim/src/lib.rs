@@ -1,1 +1,21 @@
-//! The discrete-event simulator: loop, clients, front end, request records, results.
+//! The discrete-event simulator: the loop, the front end, what is kept of each request, and the Result.
+//!
+//! Clients send requests through the front end to an engine; tokens come back the same way. The simulator owns time and nothing
+//! else: arrivals are the workload's, decisions the engine's, prices the cost model's.
+//!
+//! Reading order: [`simulation`] is the loop; [`front_end`] and [`live`] are what it passes through; [`tally`] turns records into
+//! samples and figures.
+
+mod calendar;
+mod figures;
+mod front_end;
+mod histogram;
+mod live;
+mod occupancy;
+mod simulation;
+mod tally;
+
+pub use figures::figures;
+pub use front_end::FrontEndCosts;
+pub use simulation::{Frame, Observer, Outcome, Progress, Simulation, SimulationError, Statistics};
+pub use tally::Tally;

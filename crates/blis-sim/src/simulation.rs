@@ -1,0 +1,412 @@
+//! The loop: events in order of time, each handled by the component it belongs to.
+//!
+//! A request travels source -> front end -> engine; its tokens travel back. The loop hands each component what reached it, asks when
+//! it next has something to do, and writes each request's fate at one place, [`Simulation::close`].
+
+use std::collections::VecDeque;
+
+use blis_contracts::engine::{Effects, Engine, EngineCounters, FinishReason, Input};
+use blis_contracts::environment::Environment;
+use blis_contracts::fate::Fate;
+use blis_contracts::record::RequestRecord;
+use blis_contracts::request::{Request, RequestSlot};
+use blis_contracts::units::SimTime;
+use blis_workload::source::{Source, client_of};
+
+use crate::calendar::{Calendar, Event};
+use crate::front_end::{FrontEnd, FrontEndCosts};
+use crate::live::{LiveRequest, LiveRequests};
+use crate::occupancy::Occupancy;
+use crate::tally::Tally;
+
+/// Engine wake-ups in a row that may pass without any request changing state while work waits.
+const WATCHDOG_WAKES: u64 = 1_000_000;
+/// Ended requests between two calls of [`Observer::progress`].
+const PROGRESS_EVERY: u64 = 256;
+
+/// The experimental frame, as far as the loop needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// Requests to send, warm-up not counted; absent where sources end by themselves or the horizon stops the run.
+    pub requests: Option<u64>,
+    /// The instant the run stops at, whatever is in flight.
+    pub horizon: Option<SimTime>,
+    /// Requests, in order of sending and warm-up not counted, that no figure counts.
+    pub discard_first: u64,
+}
+
+/// Watches a run from outside; nothing it does can change the run.
+pub trait Observer {
+    /// A request's fate was written.
+    fn record(&mut self, record: &RequestRecord);
+
+    /// Called now and then.
+    fn progress(&mut self, progress: Progress);
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Simulated time.
+    pub now: SimTime,
+    /// Requests that ended.
+    pub ended: u64,
+}
+
+/// What a run leaves.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Samples and counts.
+    pub tally: Tally,
+    /// When the first measured request was sent.
+    pub window_start: SimTime,
+    /// When the last measured request ended, or the horizon.
+    pub window_end: SimTime,
+    /// Requests in flight, averaged over the measured window.
+    pub concurrency: Option<f64>,
+    /// KV blocks in use, averaged over the measured window.
+    pub used_blocks: Option<f64>,
+    /// Most KV blocks in use in the measured window.
+    pub peak_blocks: u64,
+    /// The engine's totals.
+    pub engine: EngineCounters,
+    /// When the last event happened.
+    pub end: SimTime,
+    /// Counts of the loop's own work.
+    pub statistics: Statistics,
+}
+
+/// Counts of the loop's own work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// Events handled.
+    pub events: u64,
+    /// Engine wake-ups.
+    pub engine_wakes: u64,
+    /// Tokens passed to the front end.
+    pub tokens: u64,
+    /// Most requests in flight.
+    pub peak_in_flight: u64,
+}
+
+/// A run that cannot give a Result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimulationError {
+    /// Nothing arrives.
+    #[error("frame.stop.horizon_s: no request is sent before the horizon at {horizon}; the first would be sent at {}", first.map_or_else(|| "no time at all".to_owned(), |time| time.to_string()))]
+    NothingArrives {
+        /// Where the run stops.
+        horizon: SimTime,
+        /// When the first request would be sent.
+        first: Option<SimTime>,
+    },
+    /// The workload sends nothing.
+    #[error("workload: no client sends any request")]
+    NoRequests,
+    /// Requests wait, and nothing will ever happen.
+    #[error("no progress from {now} on: {waiting} requests wait and no event is due")]
+    Stalled {
+        /// The last instant at which something happened.
+        now: SimTime,
+        /// Requests that had not ended.
+        waiting: u64,
+    },
+    /// The engine steps on and on without any request changing state.
+    #[error("no progress from {since} to {now}: no request changed state in {wakes} engine steps while {waiting} requests were in flight")]
+    Livelock {
+        /// When a request last changed state.
+        since: SimTime,
+        /// The instant the watchdog gave up.
+        now: SimTime,
+        /// Engine wake-ups in between.
+        wakes: u64,
+        /// Requests that had not ended.
+        waiting: u64,
+    },
+}
+
+/// A run in progress.
+pub struct Simulation<'a> {
+    sources: Vec<Box<dyn Source>>,
+    engine: Box<dyn Engine>,
+    environment: &'a mut dyn Environment,
+    observer: &'a mut dyn Observer,
+    frame: Frame,
+    front_end: FrontEnd,
+    calendar: Calendar,
+    /// Requests on their way to the engine; times never go back.
+    deliveries: VecDeque<(SimTime, Request)>,
+    /// Requests on their way to their end at the client; times never go back.
+    ends: VecDeque<(SimTime, RequestSlot, Fate)>,
+    live: LiveRequests,
+    effects: Effects,
+    tally: Tally,
+    in_flight: Occupancy,
+    used_blocks: Occupancy,
+    /// Requests sent, warm-up not counted.
+    sent: u64,
+    ended: u64,
+    window: Option<(SimTime, SimTime)>,
+    last_change: (SimTime, u64),
+    statistics: Statistics,
+}
+
+impl std::fmt::Debug for Simulation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulation")
+            .field("frame", &self.frame)
+            .field("sent", &self.sent)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Simulation<'a> {
+    /// A run about to start.
+    pub fn new(
+        sources: Vec<Box<dyn Source>>,
+        engine: Box<dyn Engine>,
+        costs: FrontEndCosts,
+        frame: Frame,
+        environment: &'a mut dyn Environment,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        let front_end = FrontEnd::new(&engine.plan().front_end, costs);
+        let mut calendar = Calendar::new(sources.len());
+        for (source, index) in sources.iter().zip(0..) {
+            calendar.set_send(index, source.next_send());
+        }
+        Self {
+            sources,
+            engine,
+            environment,
+            observer,
+            frame,
+            front_end,
+            calendar,
+            deliveries: VecDeque::new(),
+            ends: VecDeque::new(),
+            live: LiveRequests::default(),
+            effects: Effects::default(),
+            tally: Tally::default(),
+            in_flight: Occupancy::default(),
+            used_blocks: Occupancy::default(),
+            sent: 0,
+            ended: 0,
+            window: None,
+            last_change: (SimTime::ZERO, 0),
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Result<Outcome, SimulationError> {
+        let first = self.calendar.next().map(|(time, _)| time);
+        if let Some(horizon) = self.frame.horizon
+            && first.is_none_or(|time| time > horizon)
+        {
+            return Err(SimulationError::NothingArrives { horizon, first });
+        }
+        if first.is_none() {
+            return Err(SimulationError::NoRequests);
+        }
+        let mut now = SimTime::ZERO;
+        while let Some((time, event)) = self.calendar.next() {
+            if self.frame.horizon.is_some_and(|horizon| time > horizon) {
+                break;
+            }
+            debug_assert!(now <= time, "simulated time went back from {now} to {time}");
+            now = time;
+            self.statistics.events += 1;
+            match event {
+                Event::RequestEnded => self.request_ended(now),
+                Event::SourceSends(source) => self.source_sends(now, source),
+                Event::RequestDelivered => self.request_delivered(now),
+                Event::EngineWakes => self.engine_wakes(now)?,
+            }
+        }
+        self.finish(now)
+    }
+
+    fn source_sends(&mut self, now: SimTime, index: u32) {
+        let source = &mut self.sources[index as usize];
+        let draft = source.send(now);
+        let next = source.next_send();
+        self.calendar.set_send(index, next);
+        let measured = !draft.warm_up && self.sent >= self.frame.discard_first;
+        if measured && self.window.is_none() {
+            self.window = Some((now, now));
+            self.in_flight.restart(now);
+            self.used_blocks.set(now, self.used_blocks_now());
+            self.used_blocks.restart(now);
+        }
+        if !draft.warm_up {
+            self.sent += 1;
+            if self.frame.requests == Some(self.sent) {
+                self.calendar.close_sends();
+            }
+        }
+        self.in_flight.increase(now);
+        self.statistics.peak_in_flight = self.statistics.peak_in_flight.max(self.in_flight.peak());
+        let live = LiveRequest::new(&draft, now, measured);
+        let delivered = self.front_end.accept(now, live.prompt_tokens);
+        let id = draft.id;
+        let slot = self.live.insert(live);
+        let request = Request::new(id, slot, delivered, draft.prompt, draft.output_length)
+            .with_max_tokens(draft.max_tokens)
+            .with_priority(draft.priority);
+        self.deliveries.push_back((delivered, request));
+        self.calendar.next_delivery = self.deliveries.front().map(|(time, _)| *time);
+    }
+
+    fn request_delivered(&mut self, now: SimTime) {
+        let (_, request) = self.deliveries.pop_front().expect("a delivery is due");
+        self.calendar.next_delivery = self.deliveries.front().map(|(time, _)| *time);
+        self.live.get_mut(request.slot).received = Some(now);
+        self.engine.deliver(now, Input::Request(request));
+        self.calendar.engine_wake = Some(now);
+    }
+
+    fn engine_wakes(&mut self, now: SimTime) -> Result<(), SimulationError> {
+        self.statistics.engine_wakes += 1;
+        self.effects.clear();
+        self.engine.advance(now, self.environment, &mut self.effects);
+        debug_assert!(self.effects.wake_at.is_none_or(|wake| wake > now), "an engine that has advanced at {now} is done with that instant");
+        self.calendar.engine_wake = self.effects.wake_at;
+        self.pass_effects(now);
+        let used = self.used_blocks_now();
+        self.used_blocks.set(now, used);
+        self.watch(now)
+    }
+
+    /// Hands what the engine did to the front end and the live requests.
+    fn pass_effects(&mut self, now: SimTime) {
+        let effects = &self.effects;
+        for slot in &effects.admitted {
+            self.live.get_mut(*slot).scheduled.get_or_insert(now);
+        }
+        for slot in &effects.preempted {
+            self.live.get_mut(*slot).preemptions += 1;
+        }
+        for finished in &effects.finished {
+            let live = self.live.get_mut(finished.slot);
+            live.ended = true;
+            live.cached_tokens = u64::from(finished.cached_prompt_tokens);
+        }
+        if !effects.tokens.is_empty() {
+            self.front_end.begin_step(now);
+        }
+        for out in &effects.tokens {
+            let live = self.live.get_mut(out.slot);
+            live.tokens += u64::from(out.count);
+            self.statistics.tokens += u64::from(out.count);
+            let Some(at) = self.front_end.process(live.tokens, live.tokens_sent, live.ended) else { continue };
+            live.tokens_sent = live.tokens;
+            if live.first_token.is_none() {
+                live.first_token = Some(at);
+            } else if live.measured {
+                self.tally.itl_us.add(at.since(live.last_chunk).as_micros());
+            }
+            live.last_chunk = at;
+            if live.ended {
+                self.ends.push_back((at, out.slot, Fate::Completed));
+            }
+        }
+        for finished in effects.finished.iter().filter(|finished| finished.reason == FinishReason::Abort) {
+            self.ends.push_back((self.front_end.accept(now, 0), finished.slot, Fate::TimedOut));
+        }
+        for (slot, reason) in &effects.refused {
+            self.live.get_mut(*slot).refusal = Some(reason.clone());
+            self.ends.push_back((self.front_end.accept(now, 0), *slot, Fate::Refused));
+        }
+        self.calendar.next_end = self.ends.front().map(|(time, ..)| *time);
+    }
+
+    fn request_ended(&mut self, now: SimTime) {
+        let (_, slot, fate) = self.ends.pop_front().expect("an end is due");
+        self.calendar.next_end = self.ends.front().map(|(time, ..)| *time);
+        self.in_flight.decrease(now);
+        let live = self.live.remove(slot);
+        let id = live.id;
+        if live.measured
+            && let Some((_, end)) = &mut self.window
+        {
+            *end = now;
+        }
+        self.close(live, fate);
+        let client = client_of(id);
+        let source = &mut self.sources[client as usize];
+        source.ended(now, id);
+        if self.frame.requests.is_none_or(|limit| self.sent < limit) {
+            self.calendar.set_send(client, source.next_send());
+        }
+        self.ended += 1;
+        if self.ended.is_multiple_of(PROGRESS_EVERY) {
+            self.observer.progress(Progress { now, ended: self.ended });
+        }
+    }
+
+    /// The one place where a request's fate is written.
+    fn close(&mut self, live: LiveRequest, fate: Fate) {
+        let measured = live.measured;
+        let record = live.into_record(fate);
+        self.tally.add(&record, measured);
+        self.observer.record(&record);
+    }
+
+    fn finish(mut self, last: SimTime) -> Result<Outcome, SimulationError> {
+        let end = self.frame.horizon.map_or(last, |horizon| horizon.min(self.calendar.next().map_or(last, |_| horizon)));
+        let in_flight: Vec<LiveRequest> = self.live.drain().collect();
+        let stopped_early = self.calendar.next().is_some();
+        if !in_flight.is_empty() && !stopped_early {
+            return Err(SimulationError::Stalled { now: last, waiting: in_flight.len() as u64 });
+        }
+        let unfinished_measured = in_flight.iter().any(|live| live.measured);
+        for live in in_flight {
+            let fate = if live.scheduled.is_some() { Fate::InFlightAtHorizon } else { Fate::QueuedAtHorizon };
+            self.close(live, fate);
+        }
+        if self.frame.requests.is_none_or(|limit| self.sent < limit) {
+            let unsent: u64 = self.sources.iter().map(|source| source.unsent()).sum();
+            let room = self.frame.requests.map_or(u64::MAX, |limit| limit - self.sent);
+            self.tally.add_not_started(unsent.min(room));
+        }
+        let sent: u64 = self.sources.iter().map(|source| source.sent()).sum();
+        let not_started = self.tally.fates.get(&Fate::NotStarted).copied().unwrap_or(0);
+        assert_eq!(sent + not_started, self.tally.total(), "every request the workload generated has one fate");
+        let (window_start, window_end) = self.window.unwrap_or((end, end));
+        let window_end = if unfinished_measured { end } else { window_end };
+        Ok(Outcome {
+            window_start,
+            window_end,
+            concurrency: self.in_flight.average(window_end),
+            used_blocks: self.used_blocks.average(window_end),
+            peak_blocks: self.used_blocks.peak(),
+            engine: self.engine.counters(),
+            tally: self.tally,
+            end,
+            statistics: self.statistics,
+        })
+    }
+
+    fn used_blocks_now(&self) -> u64 {
+        self.engine.snapshot().used_blocks.get()
+    }
+
+    /// Fails a run in which the engine is busy and nothing ever changes.
+    fn watch(&mut self, now: SimTime) -> Result<(), SimulationError> {
+        let effects = &self.effects;
+        let changed =
+            !(effects.tokens.is_empty() && effects.admitted.is_empty() && effects.finished.is_empty() && effects.refused.is_empty());
+        let computed = effects.started.iter().any(|ticket| ticket.prefill_tokens > 0);
+        if changed || computed {
+            self.last_change = (now, self.statistics.engine_wakes);
+        }
+        let (since, wake) = self.last_change;
+        let wakes = self.statistics.engine_wakes - wake;
+        if wakes < WATCHDOG_WAKES {
+            return Ok(());
+        }
+        Err(SimulationError::Livelock { since, now, wakes, waiting: self.statistics.peak_in_flight })
+    }
+}

@@ -1,0 +1,242 @@
+//! A batch engine that takes a fixed time for every step, sources with listed arrivals, and a collector of records.
+
+use std::sync::Arc;
+
+use blis_contracts::chip::Chip;
+use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, FinishReason, Finished, Input, StepTicket, TokensOut};
+use blis_contracts::environment::{Environment, EnvironmentError, MemoryBreakdown, PlanId};
+use blis_contracts::model::ModelGraph;
+use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, PoolPlan};
+use blis_contracts::provenance::ResolvedSetting;
+use blis_contracts::record::RequestRecord;
+use blis_contracts::request::{Request, RequestId, Segment, TokenSource};
+use blis_contracts::step::{StepEstimate, StepShape};
+use blis_contracts::units::{Blocks, SimDuration, SimTime};
+use blis_sim::{Frame, FrontEndCosts, Observer, Outcome, Progress, Simulation, SimulationError};
+use blis_workload::source::{Draft, Source, request_id};
+
+/// Runs every waiting request at once; each step gives each one token.
+#[derive(Debug)]
+pub(crate) struct BatchEngine {
+    plan: PoolPlan,
+    step_time: SimDuration,
+    waiting: Vec<Request>,
+    running: Vec<(Request, u32)>,
+    step_end: Option<SimTime>,
+    counters: EngineCounters,
+    /// Prompts longer than this are refused.
+    longest_prompt: u64,
+    /// Never gives a token: what the watchdog is for.
+    pub(crate) stuck: bool,
+}
+
+impl BatchEngine {
+    pub(crate) fn new(step_us: u64, stream_interval: u32) -> Self {
+        Self {
+            plan: plan(stream_interval),
+            step_time: SimDuration::from_micros(step_us),
+            waiting: Vec::new(),
+            running: Vec::new(),
+            step_end: None,
+            counters: EngineCounters::default(),
+            longest_prompt: 1000,
+            stuck: false,
+        }
+    }
+
+    fn finish_step(&mut self, effects: &mut Effects) {
+        self.step_end = None;
+        if self.stuck {
+            return;
+        }
+        for (request, done) in &mut self.running {
+            *done += 1;
+            effects.tokens.push(TokensOut { slot: request.slot, count: 1 });
+            if *done == request.output_length_for_stop_check() {
+                effects.finished.push(Finished { slot: request.slot, reason: FinishReason::Stop, cached_prompt_tokens: 0 });
+            }
+        }
+        self.running.retain(|(request, done)| *done < request.output_length_for_stop_check());
+    }
+
+    fn start_step(&mut self, now: SimTime, effects: &mut Effects) {
+        for request in self.waiting.drain(..) {
+            if request.prompt_tokens() > self.longest_prompt {
+                effects.refused.push((request.slot, "too long".to_owned()));
+                continue;
+            }
+            effects.admitted.push(request.slot);
+            self.running.push((request, 0));
+        }
+        if self.running.is_empty() {
+            return;
+        }
+        let end = now + self.step_time;
+        let requests = u32::try_from(self.running.len()).unwrap();
+        effects.started.push(StepTicket { step: self.counters.steps, start: now, end, requests, tokens: requests, prefill_tokens: 0 });
+        self.counters.steps += 1;
+        self.step_end = Some(end);
+    }
+}
+
+impl Engine for BatchEngine {
+    fn plan(&self) -> &PoolPlan {
+        &self.plan
+    }
+
+    fn settings(&self) -> &[ResolvedSetting] {
+        &[]
+    }
+
+    fn deliver(&mut self, _now: SimTime, input: Input) {
+        match input {
+            Input::Request(request) => self.waiting.push(request),
+            Input::Abort(slot) => self.running.retain(|(request, _)| request.slot != slot),
+        }
+    }
+
+    fn advance(&mut self, now: SimTime, _environment: &mut dyn Environment, effects: &mut Effects) {
+        if self.step_end == Some(now) {
+            self.finish_step(effects);
+        }
+        if self.step_end.is_none() {
+            self.start_step(now, effects);
+        }
+        effects.wake_at = self.step_end;
+    }
+
+    fn snapshot(&self) -> EngineSnapshot {
+        EngineSnapshot { used_blocks: Blocks::new(self.running.len() as u64), usable_blocks: Blocks::new(100), ..EngineSnapshot::default() }
+    }
+
+    fn counters(&self) -> EngineCounters {
+        self.counters
+    }
+}
+
+/// A world with nothing in it.
+#[derive(Debug)]
+pub(crate) struct Void;
+
+impl Environment for Void {
+    fn graph(&self, model: &str) -> Result<&ModelGraph, EnvironmentError> {
+        Err(EnvironmentError::UnknownModel { name: model.to_owned(), nearest: Vec::new() })
+    }
+
+    fn chip(&self, name: &str) -> Result<&Chip, EnvironmentError> {
+        Err(EnvironmentError::UnknownChip { name: name.to_owned(), nearest: Vec::new() })
+    }
+
+    fn memory(&self, _partial: &PoolPlan) -> Result<MemoryBreakdown, EnvironmentError> {
+        Ok(MemoryBreakdown::default())
+    }
+
+    fn compile(&mut self, _plan: &PoolPlan) -> Result<PlanId, EnvironmentError> {
+        Ok(PlanId(0))
+    }
+
+    fn price(&mut self, _plan: PlanId, _step: &StepShape) -> StepEstimate {
+        StepEstimate::default()
+    }
+}
+
+/// Sends each listed (time, prompt, output) in turn; a closed one keeps a number of requests in flight and ignores the times.
+#[derive(Debug)]
+pub(crate) struct ListedSource {
+    client: u32,
+    requests: Vec<(u64, u32, u32)>,
+    sent: usize,
+    free: Option<usize>,
+    now: SimTime,
+}
+
+impl ListedSource {
+    pub(crate) fn open(client: u32, requests: &[(u64, u32, u32)]) -> Box<dyn Source> {
+        Box::new(Self { client, requests: requests.to_vec(), sent: 0, free: None, now: SimTime::ZERO })
+    }
+
+    pub(crate) fn closed(client: u32, width: usize, requests: &[(u32, u32)]) -> Box<dyn Source> {
+        let requests = requests.iter().map(|(prompt, output)| (0, *prompt, *output)).collect();
+        Box::new(Self { client, requests, sent: 0, free: Some(width), now: SimTime::ZERO })
+    }
+}
+
+impl Source for ListedSource {
+    fn name(&self) -> &'static str {
+        "listed"
+    }
+
+    fn next_send(&self) -> Option<SimTime> {
+        let (time, ..) = self.requests.get(self.sent)?;
+        match self.free {
+            None => Some(SimTime::from_micros(*time)),
+            Some(0) => None,
+            Some(_) => Some(self.now),
+        }
+    }
+
+    fn send(&mut self, _now: SimTime) -> Draft {
+        let (_, prompt, output_length) = self.requests[self.sent];
+        let id = request_id(self.client, self.sent as u64);
+        self.sent += 1;
+        self.free = self.free.map(|free| free - 1);
+        let prompt: Arc<[Segment]> = Arc::new([Segment { source: TokenSource::Unique(id.0), length: prompt }]);
+        Draft { id, prompt, output_length, max_tokens: None, priority: 0, warm_up: false }
+    }
+
+    fn ended(&mut self, now: SimTime, _id: RequestId) {
+        self.now = now;
+        self.free = self.free.map(|free| free + 1);
+    }
+
+    fn sent(&self) -> u64 {
+        self.sent as u64
+    }
+
+    fn unsent(&self) -> u64 {
+        (self.requests.len() - self.sent) as u64
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Collector(pub(crate) Vec<RequestRecord>);
+
+impl Observer for Collector {
+    fn record(&mut self, record: &RequestRecord) {
+        self.0.push(record.clone());
+    }
+
+    fn progress(&mut self, _progress: Progress) {}
+}
+
+pub(crate) const WHOLE: Frame = Frame { requests: None, horizon: None, discard_first: 0 };
+
+pub(crate) fn run(
+    sources: Vec<Box<dyn Source>>,
+    engine: BatchEngine,
+    costs: FrontEndCosts,
+    frame: Frame,
+) -> Result<(Outcome, Vec<RequestRecord>), SimulationError> {
+    let mut collector = Collector::default();
+    let outcome = Simulation::new(sources, Box::new(engine), costs, frame, &mut Void, &mut collector).run()?;
+    Ok((outcome, collector.0))
+}
+
+fn plan(stream_interval: u32) -> PoolPlan {
+    PoolPlan {
+        hardware: "none".to_owned(),
+        model: "none".to_owned(),
+        layout: Layout::SINGLE,
+        layers: Vec::new(),
+        kv: Vec::new(),
+        kv_budget: Vec::new(),
+        kv_blocks: Blocks::ZERO,
+        graphs: GraphPolicy::default(),
+        host: HostPlan::default(),
+        front_end: FrontEndPlan { stream_interval, processes: 1, tokenises: true, detokenises: true },
+        weights: Vec::new(),
+        buffers: Vec::new(),
+        profiling: StepShape::default(),
+        in_flight: 1,
+    }
+}
