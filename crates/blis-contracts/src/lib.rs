@@ -4,7 +4,7 @@
 //! step shape it hands to the cost model, the traits at which engine, cost model and simulator meet, the metric registry and the
 //! documents. Nothing here knows an engine's name, policy or default, and nothing here holds a price.
 //!
-//! Reading order: [`units`], [`format`], [`model`], [`chip`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
+//! Reading order: [`units`], [`mod@format`], [`model`], [`chip`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
 
 pub mod strict;
 pub mod units;
