@@ -2,9 +2,9 @@
 //!
 //! The JSON Schemas under `docs/schema/` come from the Rust types by way of `blis schema`, which lists the kinds of
 //! document, and `blis schema KIND`, which prints one. With `--vllm-wheel` the field table of the vLLM port is compared with
-//! the sources in that wheel too; without it that comparison is named as not made, since the gate must not need a download.
+//! the sources of that wheel too; without it the summary says that it was not, since the gate must not need a download.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
@@ -15,58 +15,93 @@ use crate::workspace::{Outcome, Profile, Workspace, capture, pass_through};
 const SCHEMAS: &str = "docs/schema";
 
 /// The script that writes the field table from upstream's sources, relative to the root.
-const FIELDS_SCRIPT: &str = "crates/blis-vllm/oracle/fields.py";
+const FIELDS_SCRIPT: &str = "crates/blis-vllm/tools/fields.py";
+
+/// Files by name.
+type Files = BTreeMap<String, Vec<u8>>;
 
 /// Compares every generated file, or writes the schemas.
 pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
-    let binary = workspace.build_blis(Profile::Dev)?;
-    let binary = binary.to_str().context("the target folder's path is not UTF-8")?;
-    let kinds = String::from_utf8(capture(&mut workspace.command(binary, &["schema"]))?).context("`blis schema` did not print text")?;
-    let kinds: BTreeSet<&str> = kinds.lines().map(str::trim).filter(|kind| !kind.is_empty()).collect();
-    if kinds.is_empty() {
-        bail!("`blis schema` lists no kind of document");
-    }
     let folder = workspace.root.join(SCHEMAS);
-    let mut faults = Vec::new();
-    for kind in &kinds {
-        let schema = capture(&mut workspace.command(binary, &["schema", kind]))?;
-        let path = folder.join(format!("{kind}.json"));
-        if workspace.write {
-            std::fs::create_dir_all(&folder).context("cannot make the folder of the schemas")?;
-            std::fs::write(&path, schema).with_context(|| format!("cannot write {}", path.display()))?;
-        } else if std::fs::read(&path).ok().as_deref() != Some(&schema) {
-            faults.push(format!("{SCHEMAS}/{kind}.json is not what `blis schema {kind}` prints"));
-        }
+    let wanted = generate(workspace)?;
+    if workspace.write {
+        write(&folder, &wanted)?;
     }
-    faults.extend(strangers(&folder, &kinds)?);
+    let faults = differences(&wanted, &read(&folder)?);
     if !faults.is_empty() {
         bail!("{}\n`cargo xtask generated --write` writes them", faults.join("\n"));
     }
     let fields = compare_fields(workspace)?;
-    Ok(Outcome::Passed(format!("{} schemas; {fields}", kinds.len())))
+    Ok(Outcome::Passed(format!("{} schemas; {fields}", wanted.len())))
 }
 
-/// Files in the folder that no kind of document accounts for.
-fn strangers(folder: &Path, kinds: &BTreeSet<&str>) -> Result<Vec<String>> {
-    let mut faults = Vec::new();
-    if !folder.is_dir() {
-        return Ok(faults);
+/// The schema of each kind of document, as the command line prints it.
+fn generate(workspace: &Workspace) -> Result<Files> {
+    let binary = workspace.build_blis(Profile::Dev)?;
+    let binary = binary.to_str().context("the target folder's path is not UTF-8")?;
+    let kinds = capture(&mut workspace.command(binary, &["schema"]))?;
+    let kinds = String::from_utf8(kinds).context("`blis schema` did not print text")?;
+    let kinds: Vec<&str> = kinds.split_whitespace().collect();
+    if kinds.is_empty() {
+        bail!("`blis schema` lists no kind of document");
     }
-    for entry in std::fs::read_dir(folder)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if !name.strip_suffix(".json").is_some_and(|kind| kinds.contains(kind)) {
-            faults.push(format!("{SCHEMAS}/{name} is the schema of no document"));
+    let schema = |kind: &str| capture(&mut workspace.command(binary, &["schema", kind]));
+    kinds.into_iter().map(|kind| Ok((format!("{kind}.json"), schema(kind)?))).collect()
+}
+
+/// One sentence for each file that is missing, differs, or that nothing generates.
+fn differences(wanted: &Files, found: &Files) -> Vec<String> {
+    let stale = wanted.iter().filter(|(name, text)| found.get(*name) != Some(text));
+    let stale = stale.map(|(name, _)| format!("{SCHEMAS}/{name} is not what `blis schema` prints"));
+    let strange = found.keys().filter(|name| !wanted.contains_key(*name));
+    stale.chain(strange.map(|name| format!("{SCHEMAS}/{name} is the schema of no document"))).collect()
+}
+
+/// The files of a folder; none where there is no folder.
+fn read(folder: &Path) -> Result<Files> {
+    let mut files = Files::new();
+    if folder.is_dir() {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            files.insert(entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?);
         }
     }
-    Ok(faults)
+    Ok(files)
 }
 
-/// Lets the field table's own script compare it with the wheel, where one is given.
+fn write(folder: &Path, files: &Files) -> Result<()> {
+    std::fs::create_dir_all(folder).context("cannot make the folder of the schemas")?;
+    for (name, text) in files {
+        std::fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(())
+}
+
+/// Lets the field table's own script compare it with the unpacked wheel, where one is given.
 fn compare_fields(workspace: &Workspace) -> Result<&'static str> {
     let Some(wheel) = &workspace.vllm_wheel else {
         return Ok("vLLM's field table not compared: no --vllm-wheel given");
     };
-    let mut command = workspace.command("python3", &[FIELDS_SCRIPT, "--check", "--wheel"]);
-    pass_through(command.arg(wheel))?;
+    pass_through(workspace.command("python3", &[FIELDS_SCRIPT]).arg(wheel).arg("--check"))?;
     Ok("vLLM's field table equals the wheel's")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(files: &[(&str, &str)]) -> Files {
+        files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn equal_files_pass() {
+        assert_eq!(differences(&files(&[("a", "1")]), &files(&[("a", "1")])), [""; 0]);
+    }
+
+    #[test]
+    fn stale_missing_and_strange_files_are_each_named() {
+        let found = differences(&files(&[("a", "1"), ("b", "2")]), &files(&[("a", "0"), ("c", "3")]));
+        assert_eq!(found.len(), 3, "{found:?}");
+    }
 }

@@ -26,6 +26,9 @@ pub(crate) const LAYERS: &[(&str, u8)] = &[
     ("blis-python", 5),
 ];
 
+/// The crates that port an engine, called `blis-` and the engine's name.
+pub(crate) const ENGINES: &[&str] = &["blis-vllm", "blis-sglang"];
+
 /// The crate of the gate itself: no crate depends on it, and it depends on none of ours.
 pub(crate) const GATE: &str = "xtask";
 

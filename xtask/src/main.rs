@@ -106,10 +106,10 @@ fn run_all(steps: &[&Step], workspace: &Workspace) -> bool {
 fn usage() -> String {
     let steps: Vec<String> = STEPS.iter().map(|step| format!("  {:12} {}", step.name, step.about)).collect();
     format!(
-        "usage: cargo xtask STEP [--tests-done] [--write] [--vllm-wheel PATH]\n  \
+        "usage: cargo xtask STEP [--tests-done] [--write] [--vllm-wheel FOLDER]\n  \
          ci           every step below; `--tests-done` leaves out `test`\n{}\n\
          `--write` lets `generated` write its files; \
-         `--vllm-wheel` lets it compare with the sources in the pinned wheel",
+         `--vllm-wheel` lets it compare with the sources of the unpacked wheel",
         steps.join("\n")
     )
 }

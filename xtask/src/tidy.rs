@@ -19,6 +19,7 @@ mod length;
 mod machine;
 mod manifests;
 mod release;
+mod sampled_length;
 mod snapshots;
 mod test_names;
 mod tree;
@@ -69,6 +70,7 @@ const CHECKS: &[Check] = &[
     machine::CHECK,
     release::CHECK,
     engine_names::CHECK,
+    sampled_length::CHECK,
     documents::CHECK,
 ];
 

@@ -24,7 +24,7 @@ pub(crate) struct Workspace {
     pub(crate) tests_done: bool,
     /// Write generated files instead of comparing them.
     pub(crate) write: bool,
-    /// The pinned wheel of the modelled vLLM release, where the caller has it.
+    /// The folder that the wheel of the modelled vLLM release was unpacked to, where the caller has it.
     pub(crate) vllm_wheel: Option<PathBuf>,
 }
 
@@ -39,10 +39,10 @@ impl Workspace {
                 "--tests-done" => workspace.tests_done = true,
                 "--write" => workspace.write = true,
                 "--vllm-wheel" => {
-                    workspace.vllm_wheel = Some(flags.next().context("`--vllm-wheel` needs a path")?.into());
+                    workspace.vllm_wheel = Some(flags.next().context("`--vllm-wheel` needs a folder")?.into());
                 }
                 other => {
-                    bail!("unknown flag `{other}`; known: --tests-done, --write, --vllm-wheel PATH")
+                    bail!("unknown flag `{other}`; known: --tests-done, --write, --vllm-wheel FOLDER")
                 }
             }
         }

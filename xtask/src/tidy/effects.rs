@@ -21,7 +21,7 @@ fn check(tree: &Tree, loaders: &[&str]) -> Vec<Finding> {
     let mut used = Vec::new();
     for (name, _) in LAYERS.iter().filter(|(_, layer)| *layer <= LAYER_MAX) {
         for file in tree.sources_of(name) {
-            let (code, _) = file.views.shipped();
+            let (code, _) = file.shipped();
             let reached = reached(&code);
             if loaders.contains(&file.path.as_str()) {
                 used.extend((!reached.is_empty()).then_some(file.path.as_str()));

@@ -5,23 +5,23 @@
 use super::tree::Tree;
 use super::views::line_at;
 use super::{Check, Finding};
+use crate::layers::ENGINES;
 
 pub(super) const CHECK: Check = Check { name: "engine_names", run: check };
 
 const CRATES: &[&str] = &["blis-contracts", "blis-kernel", "blis-catalog", "blis-registry"];
 
-const ENGINES: &[&str] = &["vllm", "sglang"];
-
 /// Names of kernel libraries that contain an engine's name. May only shrink.
 const LIBRARIES: &[&str] = &["vllm-csrc", "vllmcsrc", "vllm_csrc"];
 
 fn check(tree: &Tree) -> Vec<Finding> {
+    let engines: Vec<&str> = ENGINES.iter().map(|name| name.trim_start_matches("blis-")).collect();
     let mut findings = Vec::new();
     for file in CRATES.iter().flat_map(|name| tree.sources_of(name)) {
-        let (code, literals) = file.views.shipped();
+        let (code, literals) = file.shipped();
         for view in [code, literals] {
             let view = view.to_ascii_lowercase();
-            for (at, engine) in ENGINES.iter().flat_map(|engine| view.match_indices(engine)) {
+            for (at, engine) in engines.iter().flat_map(|engine| view.match_indices(engine)) {
                 if !LIBRARIES.iter().any(|library| view[at..].starts_with(library)) {
                     let message = format!("`{engine}` in a crate that must not know which engine it serves");
                     findings.push(Finding::new(&file.path, line_at(&view, at), message));

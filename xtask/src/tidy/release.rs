@@ -5,26 +5,22 @@
 use super::tree::Tree;
 use super::views::line_at;
 use super::{Check, Finding};
+use crate::layers::ENGINES;
 
 pub(super) const CHECK: Check = Check { name: "release", run: check };
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for pin in tree.files.iter().filter(|file| file.name() == "upstream.toml") {
-        let Some(name) = pin.crate_name() else {
-            continue;
-        };
-        let releases: Vec<&str> = pin.text.lines().filter_map(release).collect();
+    for name in ENGINES.iter().filter(|name| tree.sources_of(name).next().is_some()) {
+        let pin = format!("crates/{name}/upstream.toml");
+        let releases: Vec<&str> = tree.file(&pin).map_or("", |file| &file.text).lines().filter_map(release).collect();
         if releases.is_empty() {
-            findings.push(Finding::new(&pin.path, 0, "pins no release: `release = \"...\"`"));
+            findings.push(Finding::new(&pin, 0, "pins no release: a table with `release = \"...\"`"));
         }
-        let folder = format!("crates/{name}/src/");
-        for file in tree.rust().filter(|file| file.path.starts_with(&folder)) {
-            for release in &releases {
-                for (at, _) in file.text.match_indices(release) {
-                    let message = format!("`{release}` stands in {} alone; say \"the modelled release\"", pin.path);
-                    findings.push(Finding::new(&file.path, line_at(&file.text, at), message));
-                }
+        for file in tree.sources_of(name) {
+            for (at, release) in releases.iter().flat_map(|release| file.text.match_indices(release)) {
+                let message = format!("`{release}` stands in {pin} alone; say \"the modelled release\"");
+                findings.push(Finding::new(&file.path, line_at(&file.text, at), message));
             }
         }
     }
@@ -42,18 +38,22 @@ fn release(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn count(pin: &str, source: &str) -> usize {
-        check(&Tree::of(&[("crates/x/upstream.toml", pin), ("crates/x/src/a.rs", source)])).len()
+    fn count(files: &[(&str, &str)]) -> usize {
+        check(&Tree::of(files)).len()
     }
+
+    const PIN: (&str, &str) = ("crates/blis-vllm/upstream.toml", "[vllm]\nrelease = \"1.2.3\"\n");
+    const PATH: &str = "crates/blis-vllm/src/a.rs";
 
     #[test]
     fn the_release_in_a_source_is_found_in_comments_too() {
-        assert_eq!(count("[engine]\nrelease = \"1.2.3\"\n", "// as of 1.2.3\nlet v = \"1.2.3\";\n"), 2);
-        assert_eq!(count("[engine]\nrelease = \"1.2.3\"\n", "// the modelled release, not 1.2.2\n"), 0);
+        assert_eq!(count(&[PIN, (PATH, "// as of 1.2.3\nlet v = \"1.2.3\";\n")]), 2);
+        assert_eq!(count(&[PIN, (PATH, "// the modelled release, not 1.2.2\n")]), 0);
     }
 
     #[test]
-    fn a_pin_without_a_release_is_found() {
-        assert_eq!(count("[engine]\n", ""), 1);
+    fn an_engine_without_a_pinned_release_is_found() {
+        assert_eq!(count(&[(PATH, "")]), 1);
+        assert_eq!(count(&[(PIN.0, "[vllm]\n"), (PATH, "")]), 1);
     }
 }

@@ -73,10 +73,10 @@ impl Tree {
         self.files.iter().filter(|file| !file.path.starts_with("xtask/src/tidy/"))
     }
 
-    /// The Rust files of a crate that end up in the crate: no tests, benches or build script.
+    /// The Rust files of a crate's library or program: no integration tests, benches or build script.
     pub(super) fn sources_of(&self, name: &str) -> impl Iterator<Item = &File> {
         let folder = format!("crates/{name}/src/");
-        self.rust().filter(move |file| file.path.starts_with(&folder) && !file.is_test())
+        self.rust().filter(move |file| file.path.starts_with(&folder))
     }
 }
 
@@ -103,6 +103,11 @@ impl File {
             Some("xtask") => Some("xtask"),
             Some(_) | None => None,
         }
+    }
+
+    /// Code and literals that end up in the crate; both empty for a file of tests.
+    pub(super) fn shipped(&self) -> (String, String) {
+        if self.is_test() { (String::new(), String::new()) } else { self.views.shipped() }
     }
 
     /// Whether the whole file is test code.
