@@ -1,0 +1,298 @@
+//! One KV-cache group: the block tables of the requests, and which blocks its attention still needs.
+//!
+//! upstream: vllm `v1/core/single_type_kv_cache_manager.py::SingleTypeKVCacheManager`, `FullAttentionManager`, `SlidingWindowManager`
+//!
+//! Left out: every other manager, blocks for externally computed tokens, drafts' extra window, tails kept for a request that is still
+//! being prefilled elsewhere.
+
+use super::pool::BlockPool;
+use super::{BlockId, blocks_for};
+use crate::request::Slot;
+
+/// How the layers of a group look back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Attention {
+    /// Every earlier token.
+    Full,
+    /// The last `window` tokens, the current one included.
+    SlidingWindow {
+        /// Tokens a query sees.
+        window: u32,
+    },
+}
+
+impl Attention {
+    /// Tokens that the token after `computed` no longer sees.
+    pub(crate) const fn skipped_tokens(self, computed: u32) -> u32 {
+        match self {
+            Self::Full => 0,
+            Self::SlidingWindow { window } => (computed + 1).saturating_sub(window),
+        }
+    }
+
+    /// Most blocks a request holds at once, where the group gives blocks back while the request runs.
+    ///
+    /// upstream: vllm `v1/kv_cache_interface.py::SlidingWindowSpec.max_admission_blocks_per_request`
+    pub const fn admission_cap(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> Option<u32> {
+        match self {
+            Self::Full => None,
+            Self::SlidingWindow { window } => {
+                let held = (window - 1).saturating_add(max_in_flight_tokens);
+                let tokens = if held < max_model_len { held } else { max_model_len };
+                Some(blocks_for(tokens, block_size) + 1)
+            }
+        }
+    }
+}
+
+/// Which full blocks of a sliding-window group are worth finding again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retention {
+    /// All of them.
+    Dense,
+    /// Only those that a repeat of the prompt, or a request sharing a proven prefix, can resume from.
+    Replay,
+    /// Those of [`Self::Replay`] and the ends of segments of so many tokens.
+    Interval(u32),
+}
+
+/// A group's block tables.
+#[derive(Debug)]
+pub struct Group {
+    /// How its layers look back.
+    pub attention: Attention,
+    block_size: u32,
+    admission_cap: Option<u32>,
+    /// The blocks of each request slot, in token order.
+    tables: Vec<Vec<BlockId>>,
+    /// Leading blocks of each table whose contents have been considered for the cache.
+    considered: Vec<u32>,
+}
+
+impl Group {
+    /// A group without requests.
+    pub fn new(attention: Attention, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> Self {
+        let admission_cap = attention.admission_cap(block_size, max_in_flight_tokens, max_model_len);
+        Self { attention, block_size, admission_cap, tables: Vec::new(), considered: Vec::new() }
+    }
+
+    /// Makes room for a request slot.
+    pub fn reserve(&mut self, slot: Slot) {
+        if slot.index() >= self.tables.len() {
+            self.tables.resize_with(slot.index() + 1, Vec::new);
+            self.considered.resize(slot.index() + 1, 0);
+        }
+    }
+
+    /// A request's blocks, in token order.
+    #[inline]
+    pub fn table(&self, slot: Slot) -> &[BlockId] {
+        &self.tables[slot.index()]
+    }
+
+    /// Every block every request holds.
+    pub fn held_blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.tables.iter().flatten().copied()
+    }
+
+    /// Tokens the table has slots for.
+    #[inline]
+    pub fn capacity(&self, slot: Slot) -> u32 {
+        self.table_length(slot) * self.block_size
+    }
+
+    /// The token count at which the next full block can be considered for the cache.
+    #[inline]
+    pub fn next_cache_at(&self, slot: Slot) -> u32 {
+        (self.considered[slot.index()] + 1) * self.block_size
+    }
+
+    /// The number of processed tokens at which the next block falls out of sight, given that `processed` have been accounted for.
+    #[inline]
+    pub const fn next_skip_at(&self, processed: u32) -> u32 {
+        match self.attention {
+            Attention::Full => u32::MAX,
+            Attention::SlidingWindow { window } => {
+                let skipped_blocks = self.attention.skipped_tokens(processed) / self.block_size;
+                (skipped_blocks + 1) * self.block_size + window - 1
+            }
+        }
+    }
+
+    /// Blocks that a request without any needs from the pool to hold `tokens`, `computed` of which are cached in `hits`.
+    pub fn blocks_to_admit(&self, pool: &BlockPool, tokens: u32, computed: u32, hits: &[BlockId], capped: bool) -> u32 {
+        let mut required = blocks_for(tokens, self.block_size);
+        if capped && let Some(cap) = self.admission_cap {
+            required = required.min(cap);
+        }
+        let skipped = self.attention.skipped_tokens(computed) / self.block_size;
+        let new = required.saturating_sub(skipped.max(count(hits)));
+        let seen = hits.get(skipped as usize..).unwrap_or_default();
+        let revived = seen.iter().filter(|block| !block.is_null() && pool.is_idle(**block)).count();
+        new + count_of(revived)
+    }
+
+    /// Blocks that a request with a table needs to hold `tokens`.
+    pub fn blocks_to_grow(&self, slot: Slot, tokens: u32) -> u32 {
+        blocks_for(tokens, self.block_size).saturating_sub(self.table_length(slot))
+    }
+
+    /// Starts a table with the cached blocks of a prefix of `computed` tokens.
+    pub fn adopt(&mut self, pool: &mut BlockPool, slot: Slot, hits: &[BlockId], computed: u32) {
+        let table = &mut self.tables[slot.index()];
+        debug_assert!(table.is_empty(), "only a request without blocks adopts cached ones");
+        let skipped = (self.attention.skipped_tokens(computed) / self.block_size) as usize;
+        table.resize(skipped, BlockId::NULL);
+        for block in hits.get(skipped..).unwrap_or_default() {
+            pool.touch(*block);
+            table.push(*block);
+        }
+        self.considered[slot.index()] = count(table);
+    }
+
+    /// Extends a table to hold `tokens`. The caller has checked that the pool has the blocks.
+    pub fn extend(&mut self, pool: &mut BlockPool, slot: Slot, tokens: u32) {
+        for _ in 0..self.blocks_to_grow(slot, tokens) {
+            self.tables[slot.index()].push(pool.take());
+        }
+    }
+
+    /// Gives back the blocks that no token after `processed` sees, last first.
+    pub fn remove_skipped(&mut self, pool: &mut BlockPool, slot: Slot, processed: u32) {
+        let table = &mut self.tables[slot.index()];
+        let skipped = ((self.attention.skipped_tokens(processed) / self.block_size) as usize).min(table.len());
+        let first = table[..skipped].iter().rposition(|block| block.is_null()).map_or(0, |last_null| last_null + 1);
+        pool.release(table[first..skipped].iter().rev().copied());
+        table[first..skipped].fill(BlockId::NULL);
+    }
+
+    /// Gives back everything, last block first.
+    pub fn free(&mut self, pool: &mut BlockPool, slot: Slot) {
+        let table = &mut self.tables[slot.index()];
+        pool.release(table.iter().rev().copied());
+        table.clear();
+        self.considered[slot.index()] = 0;
+    }
+
+    /// Makes the full blocks among the first `tokens` findable, where the retention wants them. `contents` has one node per full block.
+    pub fn cache(&mut self, pool: &mut BlockPool, index: usize, slot: Slot, tokens: u32, policy: &CachePolicy<'_>) {
+        let full = tokens / self.block_size;
+        let considered = self.considered[slot.index()];
+        for block_index in considered..full {
+            let block = self.tables[slot.index()][block_index as usize];
+            if !block.is_null() && self.retains(block_index, policy) {
+                pool.cache(block, policy.contents[block_index as usize], index);
+            }
+        }
+        self.considered[slot.index()] = considered.max(full);
+    }
+
+    /// Contiguous cached blocks that a hit needs at its end.
+    pub(crate) const fn blocks_for_hit(window: u32, block_size: u32) -> u32 {
+        blocks_for(window - 1, block_size)
+    }
+
+    fn retains(&self, block: u32, policy: &CachePolicy<'_>) -> bool {
+        let Attention::SlidingWindow { window } = self.attention else { return true };
+        let need = Self::blocks_for_hit(window, self.block_size);
+        let ends_a_segment = |tokens: u32| {
+            let per_segment = tokens / self.block_size;
+            need >= per_segment || block % per_segment >= per_segment - need
+        };
+        let ends_at = |boundary: u32| {
+            let end = boundary / self.block_size;
+            (end.saturating_sub(need)..end).contains(&block)
+        };
+        let replayed = || policy.boundaries.iter().any(|boundary| ends_at(*boundary));
+        match policy.retention {
+            Retention::Dense => ends_a_segment(self.block_size),
+            Retention::Replay => replayed(),
+            Retention::Interval(tokens) => ends_a_segment(tokens) || replayed(),
+        }
+    }
+
+    fn table_length(&self, slot: Slot) -> u32 {
+        count(self.table(slot))
+    }
+}
+
+/// What decides whether a full block becomes findable.
+#[derive(Debug, Clone, Copy)]
+pub struct CachePolicy<'a> {
+    /// The content of each full block of the request.
+    pub contents: &'a [super::chain::NodeId],
+    /// The retention of sliding-window groups.
+    pub retention: Retention,
+    /// Token counts from which a later request can resume: one short of the prompt, and the end of a proven shared prefix (0 for none).
+    pub boundaries: [u32; 2],
+}
+
+fn count(blocks: &[BlockId]) -> u32 {
+    count_of(blocks.len())
+}
+
+fn count_of(blocks: usize) -> u32 {
+    u32::try_from(blocks).expect("a table has fewer blocks than the pool")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(window: u32) -> Group {
+        let mut group = Group::new(Attention::SlidingWindow { window }, 16, 64, 4096);
+        group.reserve(Slot(0));
+        group
+    }
+
+    #[test]
+    fn a_window_skips_what_the_next_token_cannot_see() {
+        let attention = Attention::SlidingWindow { window: 4 };
+        assert_eq!([3, 4, 7].map(|computed| attention.skipped_tokens(computed)), [0, 1, 4]);
+        assert_eq!(Attention::Full.skipped_tokens(1_000), 0);
+    }
+
+    #[test]
+    fn the_admission_cap_is_window_and_tokens_in_flight_and_one_block() {
+        let attention = Attention::SlidingWindow { window: 128 };
+        assert_eq!(attention.admission_cap(16, 64, 4096), Some(13));
+        assert_eq!(attention.admission_cap(16, 8192, 4096), Some(257));
+    }
+
+    #[test]
+    fn blocks_out_of_sight_return_last_first_and_only_once() {
+        let mut pool = BlockPool::new(8, 1, true);
+        let mut group = group(16);
+        group.extend(&mut pool, Slot(0), 64);
+        group.remove_skipped(&mut pool, Slot(0), 47);
+        assert_eq!(group.table(Slot(0)), [0, 0, 3, 4].map(BlockId));
+        let order: Vec<_> = pool.free_order().map(|block| block.0).collect();
+        assert_eq!(order, [2, 1, 5, 6, 7]);
+        group.remove_skipped(&mut pool, Slot(0), 63);
+        assert_eq!(group.table(Slot(0)), [0, 0, 0, 4].map(BlockId));
+    }
+
+    #[test]
+    fn the_next_skip_is_the_first_count_at_which_one_more_block_goes() {
+        let group = group(33);
+        for processed in 0..300 {
+            let skipped = |tokens: u32| group.attention.skipped_tokens(tokens) / 16;
+            let next = group.next_skip_at(processed);
+            assert_eq!(skipped(next), skipped(processed) + 1);
+            assert_eq!(skipped(next - 1), skipped(processed));
+        }
+    }
+
+    #[test]
+    fn replay_retention_keeps_the_window_before_the_prompt_end_and_the_junction() {
+        let group = group(33);
+        let kept = |retention, boundaries| -> Vec<u32> {
+            let policy = CachePolicy { contents: &[], retention, boundaries };
+            (0..12).filter(|block| group.retains(*block, &policy)).collect()
+        };
+        assert_eq!(kept(Retention::Replay, [99, 0]), [4, 5]);
+        assert_eq!(kept(Retention::Replay, [99, 48]), [1, 2, 4, 5]);
+        assert_eq!(kept(Retention::Dense, [99, 0]).len(), 12);
+        assert_eq!(kept(Retention::Interval(64), [40, 0]), [0, 1, 2, 3, 6, 7, 10, 11]);
+    }
+}

@@ -1,0 +1,143 @@
+//! How much of a prompt is cached: the longest prefix that every group can resume from.
+//!
+//! upstream: vllm `v1/core/kv_cache_coordinator.py::UnitaryKVCacheCoordinator`, `HybridKVCacheCoordinator.find_longest_cache_hit`
+//!
+//! All groups have the same block size here (the sizing refuses others), so a hit is always a whole number of blocks.
+
+use super::BlockId;
+use super::chain::NodeId;
+use super::group::{Attention, Group};
+use super::pool::BlockPool;
+
+/// The result of a look-up; the buffers are reused.
+#[derive(Debug, Default)]
+pub struct Hit {
+    /// The cached blocks of each group, in token order; the placeholder where a group no longer needs the tokens.
+    pub blocks: Vec<Vec<BlockId>>,
+    /// Tokens of the common prefix.
+    pub tokens: u32,
+    /// The longest prefix a single group had, where it was longer than the common one; else 0.
+    pub junction: u32,
+}
+
+impl Hit {
+    /// Nothing is cached.
+    pub fn clear(&mut self, groups: usize) {
+        self.blocks.resize_with(groups, Vec::new);
+        self.blocks.iter_mut().for_each(Vec::clear);
+        self.tokens = 0;
+        self.junction = 0;
+    }
+}
+
+/// Groups that look back the same way are looked up together: a block counts only where all of them have it.
+#[derive(Debug)]
+pub struct Lookup {
+    classes: Vec<Class>,
+    block_size: u32,
+}
+
+#[derive(Debug)]
+struct Class {
+    attention: Attention,
+    groups: Vec<usize>,
+}
+
+impl Lookup {
+    /// Sorts groups into classes, full attention first: its scan bounds the others.
+    pub fn new(groups: &[Group], block_size: u32) -> Self {
+        let mut classes: Vec<Class> = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            match classes.iter_mut().find(|class| class.attention == group.attention) {
+                Some(class) => class.groups.push(index),
+                None => classes.push(Class { attention: group.attention, groups: vec![index] }),
+            }
+        }
+        classes.sort_by_key(|class| class.attention != Attention::Full);
+        Self { classes, block_size }
+    }
+
+    /// Fills `hit` with the longest cached prefix of at most `limit` tokens.
+    pub fn find(&self, pool: &BlockPool, contents: &[NodeId], limit: u32, hit: &mut Hit) {
+        let mut tokens = limit;
+        let mut longest = 0;
+        let mut full_tokens = None;
+        // Every class accepts the candidate or shortens it; a shortened candidate is tried again on the classes before. With full
+        // attention and one window, the window's answer is final, since full attention has every shorter prefix too.
+        let one_pass = self.classes.len() == 2 && self.classes[0].attention == Attention::Full;
+        loop {
+            let mut candidate = tokens;
+            for class in &self.classes {
+                candidate = match (class.attention, full_tokens) {
+                    (Attention::Full, Some(found)) => candidate.min(found),
+                    (Attention::Full, None) => {
+                        let found = self.find_full(class, pool, contents, candidate, hit);
+                        full_tokens = Some(found);
+                        found
+                    }
+                    (Attention::SlidingWindow { window }, _) => self.find_window(class, window, pool, contents, candidate, hit),
+                };
+                longest = longest.max(candidate);
+            }
+            let settled = candidate >= tokens;
+            tokens = candidate;
+            if settled || one_pass || self.classes.len() == 1 {
+                break;
+            }
+        }
+        let kept = (tokens / self.block_size) as usize;
+        for class in self.classes.iter().filter(|class| class.attention == Attention::Full) {
+            class.groups.iter().for_each(|group| hit.blocks[*group].truncate(kept));
+        }
+        hit.tokens = tokens;
+        hit.junction = if longest > tokens { longest } else { 0 };
+    }
+
+    /// The run of cached blocks from the start.
+    fn find_full(&self, class: &Class, pool: &BlockPool, contents: &[NodeId], limit: u32, hit: &mut Hit) -> u32 {
+        let mut tokens = 0;
+        for content in contents.iter().take((limit / self.block_size) as usize) {
+            if !class.all_have(pool, *content) {
+                break;
+            }
+            class.groups.iter().for_each(|group| hit.blocks[*group].extend(pool.find(*content, *group)));
+            tokens += self.block_size;
+        }
+        tokens
+    }
+
+    /// The last run of cached blocks that fills the window, or else the run from the start.
+    fn find_window(&self, class: &Class, window: u32, pool: &BlockPool, contents: &[NodeId], limit: u32, hit: &mut Hit) -> u32 {
+        let blocks = (limit / self.block_size) as usize;
+        let need = Group::blocks_for_hit(window, self.block_size) as usize;
+        class.groups.iter().for_each(|group| {
+            hit.blocks[*group].clear();
+            hit.blocks[*group].resize(blocks, BlockId::NULL);
+        });
+        let mut run = 0;
+        let mut end = None;
+        for index in (0..blocks).rev() {
+            if !class.all_have(pool, contents[index]) {
+                run = 0;
+                continue;
+            }
+            for group in &class.groups {
+                hit.blocks[*group][index] = pool.find(contents[index], *group).unwrap_or(BlockId::NULL);
+            }
+            run += 1;
+            if run >= need {
+                end = Some(index + run);
+                break;
+            }
+        }
+        let kept = end.unwrap_or(run);
+        class.groups.iter().for_each(|group| hit.blocks[*group].truncate(kept));
+        u32::try_from(kept).expect("a prompt has fewer blocks than tokens") * self.block_size
+    }
+}
+
+impl Class {
+    fn all_have(&self, pool: &BlockPool, content: NodeId) -> bool {
+        self.groups.iter().all(|group| pool.find(content, *group).is_some())
+    }
+}

@@ -1,0 +1,216 @@
+//! The pool of KV blocks: who holds them, which contents they keep, and which one is handed out next.
+//!
+//! upstream: vllm `v1/core/block_pool.py::BlockPool`
+//!
+//! A block that is freed with a known content stays findable until it is handed out again. Two blocks may hold the same content; the
+//! one cached first is found. Differences in form only: one array per property instead of an object per block, and the index from
+//! content to blocks is a pair of array look-ups, since a content is a dense number (see [`super::chain`]).
+//!
+//! Left out: partial blocks, reuse watchers, KV events, residency metrics.
+
+use super::BlockId;
+use super::chain::{ContentChain, NodeId};
+use super::free_list::FreeList;
+
+const NONE: u32 = u32::MAX;
+
+/// The pool.
+#[derive(Debug)]
+pub struct BlockPool {
+    /// Contents of live requests and cached blocks.
+    pub chain: ContentChain,
+    free: FreeList,
+    caching: bool,
+    groups: usize,
+    references: Vec<u32>,
+    /// Content each block is findable by.
+    content: Vec<NodeId>,
+    /// Group whose layers filled the block; meaningful with a content.
+    group: Vec<u8>,
+    /// Neighbours among the blocks of the same content and group, in the order in which they were cached.
+    earlier: Vec<u32>,
+    later: Vec<u32>,
+    /// First and last of those blocks, at node * groups + group.
+    first: Vec<u32>,
+    last: Vec<u32>,
+    cached: u32,
+    handed_out: u64,
+}
+
+impl BlockPool {
+    /// A pool of `blocks` blocks of which the first is the placeholder.
+    pub fn new(blocks: u32, groups: usize, caching: bool) -> Self {
+        assert!(blocks > 0, "a pool has at least the placeholder block");
+        let mut free = FreeList::full(blocks);
+        assert_eq!(free.pop_front(), Some(BlockId::NULL), "the placeholder is the first block");
+        let count = blocks as usize;
+        Self {
+            chain: ContentChain::default(),
+            free,
+            caching,
+            groups,
+            references: vec![0; count],
+            content: vec![NodeId::ROOT; count],
+            group: vec![0; count],
+            earlier: vec![NONE; count],
+            later: vec![NONE; count],
+            first: Vec::new(),
+            last: Vec::new(),
+            cached: 0,
+            handed_out: 0,
+        }
+    }
+
+    /// Blocks that can be handed out.
+    #[inline]
+    pub const fn free_blocks(&self) -> u32 {
+        self.free.len()
+    }
+
+    /// Blocks a request can ever hold: all but the placeholder.
+    pub fn usable_blocks(&self) -> u32 {
+        u32::try_from(self.references.len() - 1).expect("the pool was built from a u32")
+    }
+
+    /// The free blocks in the order in which they will be handed out.
+    pub fn free_order(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.free.iter()
+    }
+
+    /// Blocks handed out since the start.
+    pub const fn handed_out(&self) -> u64 {
+        self.handed_out
+    }
+
+    /// Whether contents are remembered.
+    #[inline]
+    pub const fn caching(&self) -> bool {
+        self.caching
+    }
+
+    /// Whether nobody holds the block.
+    #[inline]
+    pub fn is_idle(&self, block: BlockId) -> bool {
+        self.references[block.index()] == 0
+    }
+
+    /// Hands out the next block; its old content is forgotten. Panics when none is free: callers check first.
+    pub fn take(&mut self) -> BlockId {
+        let block = self.free.pop_front().expect("the caller checked that a block is free");
+        self.forget(block);
+        debug_assert!(self.is_idle(block), "a free block has no holder");
+        self.references[block.index()] = 1;
+        self.handed_out += 1;
+        block
+    }
+
+    /// Adds a holder to a cached block.
+    pub fn touch(&mut self, block: BlockId) {
+        if block.is_null() {
+            return;
+        }
+        if self.is_idle(block) {
+            self.free.remove(block);
+        }
+        self.references[block.index()] += 1;
+    }
+
+    /// Gives up one hold on each block. Those nobody holds any more become free: blocks without a content are handed out first, in
+    /// this order; the others last, in this order.
+    pub fn release(&mut self, blocks: impl Iterator<Item = BlockId>) {
+        let mut front = self.free.front();
+        for block in blocks {
+            if block.is_null() {
+                continue;
+            }
+            self.references[block.index()] -= 1;
+            if !self.is_idle(block) {
+                continue;
+            }
+            if self.content[block.index()] == NodeId::ROOT {
+                self.free.insert(&mut front, block);
+            } else {
+                self.free.push_back(block);
+            }
+        }
+    }
+
+    /// The block of `group` that was first cached with this content.
+    #[inline]
+    pub fn find(&self, content: NodeId, group: usize) -> Option<BlockId> {
+        self.first.get(content.index() * self.groups + group).copied().filter(|block| *block != NONE).map(BlockId)
+    }
+
+    /// Makes a full block findable by its content.
+    pub fn cache(&mut self, block: BlockId, content: NodeId, group: usize) {
+        assert!(self.content[block.index()] == NodeId::ROOT, "block {} is cached twice", block.0);
+        self.chain.hold(content);
+        self.content[block.index()] = content;
+        self.group[block.index()] = u8::try_from(group).expect("a model has far fewer than 256 groups");
+        self.cached += 1;
+        let key = self.key(block);
+        if key >= self.first.len() {
+            let length = self.chain.capacity().next_power_of_two() * self.groups;
+            self.first.resize(length, NONE);
+            self.last.resize(length, NONE);
+        }
+        let last = std::mem::replace(&mut self.last[key], block.0);
+        self.earlier[block.index()] = last;
+        self.later[block.index()] = NONE;
+        if last == NONE {
+            self.first[key] = block.0;
+        } else {
+            self.later[last as usize] = block.0;
+        }
+    }
+
+    fn key(&self, block: BlockId) -> usize {
+        self.content[block.index()].index() * self.groups + usize::from(self.group[block.index()])
+    }
+
+    fn forget(&mut self, block: BlockId) {
+        let content = self.content[block.index()];
+        if content == NodeId::ROOT {
+            return;
+        }
+        let key = self.key(block);
+        let (earlier, later) = (self.earlier[block.index()], self.later[block.index()]);
+        if earlier == NONE {
+            self.first[key] = later;
+        } else {
+            self.later[earlier as usize] = later;
+        }
+        if later == NONE {
+            self.last[key] = earlier;
+        } else {
+            self.earlier[later as usize] = earlier;
+        }
+        self.content[block.index()] = NodeId::ROOT;
+        self.cached -= 1;
+        self.chain.release(content);
+    }
+
+    /// Panics when the parts disagree. `tables` are the blocks that requests hold, one entry per hold; `request_nodes` counts the
+    /// contents requests hold.
+    pub fn check_invariants(&self, tables: impl Iterator<Item = BlockId>, request_nodes: usize) {
+        let mut held = vec![0; self.references.len()];
+        for block in tables.filter(|block| !block.is_null()) {
+            held[block.index()] += 1;
+        }
+        assert_eq!(held, self.references, "a block's holders are the tables that name it");
+        let mut listed = 0;
+        for block in self.free.iter() {
+            assert!(self.is_idle(block) && !block.is_null(), "free block {} has no holder", block.0);
+            listed += 1;
+        }
+        let idle = self.references.iter().skip(1).filter(|count| **count == 0).count();
+        assert_eq!((listed, listed), (idle, self.free.len() as usize), "every block without a holder is free");
+        let cached = self.content.iter().filter(|content| **content != NodeId::ROOT).count();
+        assert_eq!(cached, self.cached as usize, "cached blocks are counted");
+        assert!(self.caching || cached == 0, "nothing is cached where caching is off");
+        self.chain.check_invariants(request_nodes + cached);
+    }
+}
+
+#[cfg(test)]
+mod tests;

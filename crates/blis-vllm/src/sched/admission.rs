@@ -1,0 +1,70 @@
+//! Second half of a step: waiting requests, in order, until something stands in the way of the first.
+//!
+//! upstream: vllm `v1/core/sched/scheduler.py::Scheduler.schedule` (the loop over `waiting`)
+
+use super::batch::{Batch, Entry, Row};
+use super::running::Budgets;
+use super::scheduler::{Barrier, Scheduler};
+use crate::kv::manager::Admission;
+use crate::request::{Slot, Status};
+
+impl Scheduler {
+    pub(super) fn admit_waiting(&mut self, budgets: &mut Budgets, batch: &mut Batch) {
+        self.barrier = loop {
+            let Some(slot) = self.waiting.front() else { break None };
+            if budgets.left() == 0 {
+                cov_mark::hit!(token_budget_spent);
+                break Some(Barrier::TokenBudget);
+            }
+            if self.running.len() >= self.config.max_num_active_seqs as usize {
+                cov_mark::hit!(running_cap_reached);
+                break Some(Barrier::RunningCap);
+            }
+            if self.requests.progress(slot).stale > 0 {
+                // Its own outputs are in flight: computing them again now would deliver them twice.
+                cov_mark::hit!(stale_output_in_flight);
+                self.waiting.pop();
+                self.set_deferred(slot, true);
+                self.skipped.push(slot);
+                continue;
+            }
+            if let Err(barrier) = self.admit(slot, budgets, batch) {
+                break Some(barrier);
+            }
+        };
+        if !self.skipped.is_empty() {
+            self.barrier = self.barrier.or(Some(Barrier::StaleOutput));
+            for slot in self.skipped.drain(..).rev() {
+                self.waiting.push_front(slot, self.requests.identity(slot));
+            }
+        }
+    }
+
+    fn admit(&mut self, slot: Slot, budgets: &mut Budgets, batch: &mut Batch) -> Result<(), Barrier> {
+        let progress = self.requests.progress_mut(slot);
+        let cached = self.kv.look_up(slot, progress);
+        let wanted = budgets.cut_long_prefill(progress.tokens - cached);
+        if !self.config.enable_chunked_prefill && wanted > budgets.left() {
+            cov_mark::hit!(prompt_not_chunked);
+            return Err(Barrier::TokenBudget);
+        }
+        let tokens = wanted.min(budgets.left());
+        let gate = Admission { full_sequence_must_fit: self.config.scheduler_reserve_full_isl, beside_others: !self.running.is_empty() };
+        if !self.kv.admit(slot, progress, tokens, gate) {
+            cov_mark::hit!(no_blocks_for_admission);
+            return Err(Barrier::KvBlocks);
+        }
+        let entry = if progress.status == Status::Preempted { Entry::Resumed } else { Entry::First };
+        progress.status = Status::Running;
+        progress.computed = cached;
+        if progress.preemptions == 0 {
+            self.requests.identity_mut(slot).cached_prompt = cached;
+        }
+        self.waiting.pop();
+        self.set_deferred(slot, false);
+        self.running.push(slot);
+        batch.rows.push(Row { slot, tokens, context: cached, samples: false, prefill: false, admission: Some(entry) });
+        budgets.take(tokens);
+        Ok(())
+    }
+}

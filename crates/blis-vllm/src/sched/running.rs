@@ -1,0 +1,132 @@
+//! First half of a step: the running requests, in order, and whom to preempt when blocks run out.
+//!
+//! upstream: vllm `v1/core/sched/scheduler.py::Scheduler.schedule` (the loop over `running`), `_preempt_request`
+
+use super::batch::{Batch, Row};
+use super::queue::Policy;
+use super::scheduler::Scheduler;
+use crate::request::{Progress, Slot, Status};
+
+/// What a step may still schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Budgets {
+    /// Tokens left of `max_num_scheduled_tokens`.
+    pub(super) tokens: u32,
+    /// Rows left of `max_num_batched_tokens`.
+    pub(super) inputs: u32,
+    /// Most tokens of one request; 0 for no limit.
+    long_prefill: u32,
+}
+
+impl Budgets {
+    pub(super) fn take(&mut self, tokens: u32) {
+        self.tokens -= tokens;
+        self.inputs -= tokens;
+    }
+
+    fn give_back(&mut self, tokens: u32) {
+        self.tokens += tokens;
+        self.inputs += tokens;
+    }
+
+    pub(super) fn cut_long_prefill(&self, tokens: u32) -> u32 {
+        if self.long_prefill > 0 { tokens.min(self.long_prefill) } else { tokens }
+    }
+
+    pub(super) fn left(&self) -> u32 {
+        self.tokens.min(self.inputs)
+    }
+}
+
+impl Scheduler {
+    /// The budgets of a fresh step. A single request has nobody to starve, so its prompt is not cut short.
+    pub(super) fn budgets(&self) -> Budgets {
+        let config = &self.config;
+        let eligible = u32::try_from(self.running.len() + self.waiting.len()).expect("fewer than 2^32 requests");
+        let mut long_prefill = if eligible > 1 { config.long_prefill_token_threshold } else { 0 };
+        if long_prefill > 0 && config.long_prefill_token_threshold_adaptive {
+            long_prefill = long_prefill.max(config.max_num_batched_tokens / eligible);
+        }
+        Budgets { tokens: config.max_num_scheduled_tokens, inputs: config.max_num_batched_tokens, long_prefill }
+    }
+
+    pub(super) fn schedule_running(&mut self, budgets: &mut Budgets, batch: &mut Batch) {
+        let mut index = 0;
+        while index < self.running.len() && budgets.left() > 0 {
+            let slot = self.running[index];
+            let tokens = self.tokens_for_running(self.requests.progress(slot), budgets);
+            if tokens == 0 {
+                // Later requests may still run.
+                index += 1;
+                continue;
+            }
+            while !self.kv.grow(slot, self.requests.progress_mut(slot), tokens) {
+                let victim = self.preempt_one(&mut index, budgets, batch);
+                if victim == slot {
+                    return;
+                }
+            }
+            let context = self.requests.progress(slot).computed;
+            batch.rows.push(Row { slot, tokens, context, samples: false, prefill: false, admission: None });
+            budgets.take(tokens);
+            index += 1;
+        }
+    }
+
+    /// Tokens to schedule for a running request; 0 to leave it out.
+    #[inline]
+    fn tokens_for_running(&self, progress: &Progress, budgets: &Budgets) -> u32 {
+        if progress.placeholders > 0 && progress.computed + 2 - progress.placeholders >= progress.limit {
+            cov_mark::hit!(no_step_beyond_max_tokens);
+            return 0;
+        }
+        let wanted = progress.tokens + progress.placeholders - progress.computed;
+        let room = (self.config.max_model_len - 1).saturating_sub(progress.computed);
+        budgets.cut_long_prefill(wanted).min(budgets.left()).min(room)
+    }
+
+    /// Takes the least urgent running request out of the step and of the running list. `index` stays at the request that wanted blocks.
+    #[cold]
+    fn preempt_one(&mut self, index: &mut usize, budgets: &mut Budgets, batch: &mut Batch) -> Slot {
+        let position = match self.config.policy {
+            Policy::Fcfs => self.running.len() - 1,
+            Policy::Priority => self.least_urgent_running(),
+        };
+        let victim = self.running.remove(position);
+        if position < *index {
+            *index -= 1;
+        }
+        if let Some(row) = batch.rows.iter().position(|row| row.slot == victim) {
+            cov_mark::hit!(preemption_of_a_request_already_scheduled);
+            budgets.give_back(batch.rows.remove(row).tokens);
+        }
+        self.preempt(victim);
+        batch.preempted.push(victim);
+        victim
+    }
+
+    /// The first of the running requests with the greatest (priority, arrival).
+    fn least_urgent_running(&self) -> usize {
+        let urgency = |position: &usize| {
+            let identity = self.requests.identity(self.running[*position]);
+            (identity.priority, identity.arrival)
+        };
+        // `max_by_key` answers the last of equals, upstream's `max` the first.
+        (0..self.running.len()).rev().max_by_key(urgency).expect("somebody runs where blocks have run out")
+    }
+
+    /// Outputs in flight become stale: they are still delivered, but the counters have been reset without them.
+    fn preempt(&mut self, slot: Slot) {
+        cov_mark::hit!(preemption);
+        let progress = self.requests.progress_mut(slot);
+        debug_assert_eq!(progress.status, Status::Running, "only a running request is preempted");
+        self.kv.free(slot, progress);
+        progress.status = Status::Preempted;
+        progress.computed = 0;
+        progress.stale = progress.in_flight;
+        progress.placeholders = 0;
+        progress.preemptions += 1;
+        self.preemptions += 1;
+        self.waiting.push_front(slot, self.requests.identity(slot));
+    }
+}
