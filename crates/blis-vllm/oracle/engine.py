@@ -1,0 +1,334 @@
+"""Upstream's engine core with the GPU, the sockets and the clock replaced, and a recorder looking on.
+
+The busy loop, the step functions, the scheduler and the KV cache managers are upstream's. What this file replaces is
+the executor (a step ends after the scenario's step time, the sampler emits scripted tokens) and the socket thread (a
+request comes when the virtual clock reaches its arrival). It decides nothing.
+"""
+
+import world  # first: the fake platform must be in place before any other vllm import
+import mocks
+
+import json
+import queue
+import tempfile
+from concurrent.futures import Future
+from pathlib import Path
+
+from vllm.config import set_current_vllm_config
+from vllm.engine.arg_utils import EngineArgs
+from vllm.model_executor.layers.attention.attention import Attention
+from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm.platforms import current_platform
+from vllm.sampling_params import SamplingParams
+from vllm.usage.usage_lib import UsageContext
+from vllm.utils.torch_utils import kv_cache_dtype_str_to_dtype
+from vllm.v1.attention.backend import AttentionType
+from vllm.v1.attention.selector import get_attn_backend
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreRequest, EngineCoreRequestType
+from vllm.v1.engine.core import EngineCore, EngineCoreProc, EngineShutdownState
+from vllm.v1.executor.abstract import Executor
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
+from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
+
+import scenario as scenarios
+import trace
+
+LIVELOCK_CALLS = 50
+
+
+class EndOfScenario(BaseException):
+    """No request is left and none will come."""
+
+
+class AttentionLayer(AttentionLayerBase):
+    """One attention layer as the model's own file would have built it; what follows from that is upstream's."""
+
+    kv_sharing_target_layer_name = None
+    attn_type = AttentionType.DECODER
+    get_kv_cache_spec = Attention.get_kv_cache_spec
+
+    def __init__(self, vllm_config, sliding_window: int | None, has_sink: bool) -> None:
+        model, cache = vllm_config.model_config, vllm_config.cache_config
+        self.sliding_window = sliding_window
+        self.num_kv_heads = model.get_num_kv_heads(vllm_config.parallel_config)
+        self.head_size = self.head_size_v = model.get_head_size()
+        self.kv_cache_dtype = cache.cache_dtype
+        self.kv_cache_torch_dtype = kv_cache_dtype_str_to_dtype(cache.cache_dtype, model)
+        self.attn_backend = get_attn_backend(
+            self.head_size,
+            model.dtype,
+            cache.cache_dtype,
+            use_mla=False,
+            has_sink=has_sink,
+            attn_type=self.attn_type,
+            has_sliding_window=sliding_window is not None,
+        )
+
+    def get_attn_backend(self):
+        return self.attn_backend
+
+
+def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
+    """Transcription of the model files: layer names, and which layers have a sliding window."""
+    config = vllm_config.model_config.hf_text_config
+    layers = {}
+    for index in range(config.num_hidden_layers):
+        if config.model_type == "gpt_oss":
+            window = config.sliding_window if index % 2 == 0 else None
+            layers[f"model.layers.{index}.attn.attn"] = AttentionLayer(vllm_config, window, True)
+        elif config.model_type in ("llama", "qwen3", "qwen3_moe"):
+            layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, None, False)
+        else:
+            raise ValueError(f"model_type {config.model_type} has no transcription of its layers here")
+    return layers
+
+
+class DoneAt(Future):
+    """A result that is there from `end_us` on; waiting for it moves the clock."""
+
+    def __init__(self, executor: "ScriptedExecutor", step: int, end_us: int, output) -> None:
+        super().__init__()
+        self._executor, self._step, self._end_us = executor, step, end_us
+        self.set_result(output)
+
+    def result(self, timeout=None):
+        self._executor.wait(self._step, self._end_us)
+        return super().result(timeout)
+
+
+class ScriptedExecutor(Executor):
+    """The GPU. Steps run one after another; each takes base_us + per_token_us * tokens."""
+
+    scenario: scenarios.Scenario  # set before the engine is built
+    kv_bytes: int
+
+    def _init_executor(self) -> None:
+        with set_current_vllm_config(self.vllm_config):
+            layers = attention_layers(self.vllm_config)
+        self.vllm_config.compilation_config.static_forward_context.update(layers)
+        # The single-process executor does this after loading the model.
+        current_platform.update_block_size_for_backend(self.vllm_config)
+        self.device_free_us = 0
+        self.core: OracleCore | None = None
+        self._submitted = None
+        self._known: dict[str, tuple[int, int, dict]] = {}
+
+    def check_health(self) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        pass
+
+    def collective_rpc(self, method, timeout=None, args=(), kwargs=None, non_block=False):
+        answer = {
+            "get_kv_cache_spec": lambda: get_kv_cache_spec(self.vllm_config),
+            "get_supported_kv_cache_layouts": lambda: WorkerBase.get_supported_kv_cache_layouts(self),
+            "set_kv_cache_layout": lambda *_: None,
+            "determine_available_memory": lambda: self.kv_bytes,
+            "initialize_from_config": lambda *_: None,
+            "update_max_model_len": lambda *_: None,
+            "compile_or_warm_up_model": lambda: CompilationTimes(language_model=0.0, encoder=0.0),
+            "get_supported_tasks": lambda: ("generate",),
+        }[method](*args)
+        return [answer]
+
+    def wait(self, step: int, end_us: int) -> None:
+        self.core.wait(step, end_us)
+
+    def execute_model(self, scheduler_output, non_block=False):
+        self.core.recorder.scheduled(scheduler_output)
+        step, now = self.core.recorder.step, self.core.clock.now_us
+        tokens = scheduler_output.total_num_scheduled_tokens
+        if tokens == 0:
+            return DoneAt(self, step, now, ModelRunnerOutput([], {}))
+        start = max(now, self.device_free_us)
+        self.device_free_us = start + self.scenario.base_us + self.scenario.per_token_us * tokens
+        self._submitted = (step, self.device_free_us, self._sample(scheduler_output))
+        future = Future()
+        future.set_result(None)
+        return future
+
+    def sample_tokens(self, grammar_output, non_block=False):
+        future = DoneAt(self, *self._submitted)
+        self._submitted = None
+        return future if non_block else future.result()
+
+    def _sample(self, output) -> ModelRunnerOutput:
+        for request_id in output.finished_req_ids:
+            self._known.pop(request_id, None)
+        computed = dict(zip(output.scheduled_cached_reqs.req_ids, output.scheduled_cached_reqs.num_computed_tokens))
+        for new in output.scheduled_new_reqs:
+            computed[new.req_id] = new.num_computed_tokens
+            script = new.sampling_params.extra_args
+            self._known[new.req_id] = (len(new.prompt_token_ids), len(new.prefill_token_ids), script)
+        ids, sampled = list(output.num_scheduled_tokens), []
+        for request_id in ids:
+            prompt_length, prefill_length, script = self._known[request_id]
+            end = computed[request_id] + output.num_scheduled_tokens[request_id]
+            index = end - prompt_length
+            if end < prefill_length:
+                sampled.append([])
+            elif index == script["end_of_sequence_at"]:
+                sampled.append([scenarios.END_OF_SEQUENCE])
+            else:
+                sampled.append([scenarios.output_token(script["ordinal"], index)])
+        return ModelRunnerOutput(ids, {name: i for i, name in enumerate(ids)}, sampled_token_ids=sampled)
+
+
+class ArrivalFeed:
+    """The socket thread seen from the input queue: an event is there once the clock has reached its time."""
+
+    def __init__(self, core: "OracleCore", scenario: scenarios.Scenario) -> None:
+        adds = [(r.arrival_us, 0, i, r) for i, r in enumerate(scenario.requests)]
+        aborts = [(a.at_us, 1, i, a) for i, a in enumerate(scenario.aborts)]
+        self.events = sorted(adds + aborts, key=lambda event: event[:3])
+        self.core, self.taken, self.announced = core, 0, 0
+
+    def announce(self) -> None:
+        """Hand the aborts whose time has come to upstream's aborts queue, as its socket thread does."""
+        while self.announced < len(self.events) and self.events[self.announced][0] <= self.core.clock.now_us:
+            _, is_abort, _, event = self.events[self.announced]
+            self.announced += 1
+            if is_abort:
+                self.core.aborts_queue.put_nowait([event.id])
+
+    def empty(self) -> bool:
+        return self.taken == len(self.events) or self.events[self.taken][0] > self.core.clock.now_us
+
+    def get(self, block: bool = True):
+        if self.taken == len(self.events):
+            raise EndOfScenario
+        self.core.clock.advance_to(self.events[self.taken][0])
+        self.announce()
+        return self.get_nowait()
+
+    def get_nowait(self):
+        if self.empty():
+            raise queue.Empty
+        _, is_abort, _, event = self.events[self.taken]
+        self.taken += 1
+        if is_abort:
+            return EngineCoreRequestType.ABORT, [event.id]
+        return EngineCoreRequestType.ADD, self.core.preprocess_add_request(engine_request(event))
+
+
+def engine_request(request: scenarios.Request) -> EngineCoreRequest:
+    ends_early = request.output_length < request.max_tokens
+    script = {
+        "ordinal": request.ordinal,
+        "end_of_sequence_at": request.output_length - 1 if ends_early else -1,
+    }
+    sampling = SamplingParams(max_tokens=request.max_tokens, extra_args=script)
+    sampling.update_from_generation_config({}, scenarios.END_OF_SEQUENCE)
+    return EngineCoreRequest(
+        request_id=request.id,
+        prompt_token_ids=request.prompt,
+        mm_features=None,
+        sampling_params=sampling,
+        pooling_params=None,
+        arrival_time=request.arrival_us / 1_000_000,
+        lora_request=None,
+        cache_salt=None,
+        data_parallel_rank=None,
+        priority=request.priority,
+    )
+
+
+class OracleCore(EngineCoreProc):
+    """EngineCoreProc without sockets; the overrides call upstream's methods and note what they see."""
+
+    def __init__(self, vllm_config, scenario: scenarios.Scenario, clock: world.Clock) -> None:
+        self.clock = clock
+        self.recorder = trace.Recorder(self)
+        # Fields that EngineCoreProc.__init__ sets and the busy loop reads.
+        self.engines_running = False
+        self.shutdown_state = EngineShutdownState.RUNNING
+        self.process_input_queue_block = True
+        self.publish_dp_lb_stats = False
+        self.enable_fault_tolerance = False
+        self.output_queue = queue.Queue()
+        EngineCore.__init__(self, vllm_config, ScriptedExecutor, log_stats=True)
+        self.model_executor.core = self
+        self.input_queue = ArrivalFeed(self, scenario)
+        self.quiet_calls = 0
+
+    def wait(self, step: int, end_us: int) -> None:
+        self.clock.advance_to(end_us)
+        self.input_queue.announce()
+        self.recorder.waited(step)
+
+    def add_request(self, request, request_wave=0):
+        if request.request_id in self.scheduler.requests:
+            raise ValueError(f"request {request.request_id} is added while one of that name is alive")
+        if request.num_prompt_tokens >= self.scheduler.max_model_len:
+            raise ValueError(f"prompt of {request.request_id} reaches max_model_len; the front end would refuse it")
+        if [request.request_id] in list(self.aborts_queue.queue):
+            raise ValueError(f"request {request.request_id} comes back while an abort of that name is still queued")
+        super().add_request(request, request_wave)
+        self.recorder.event("add", request.request_id)
+
+    def abort_requests(self, request_ids):
+        if self.recorder.in_call is False:
+            for request_id in request_ids:
+                self.recorder.event("abort", request_id)
+        super().abort_requests(request_ids)
+
+    def _process_aborts_queue(self):
+        pending = [request_id for ids in self.aborts_queue.queue for request_id in ids]
+        live = [request_id for request_id in dict.fromkeys(pending) if request_id in self.scheduler.requests]
+        if len(live) > 1:
+            raise ValueError(f"{', '.join(live)} are aborted in one batch, whose order would hang on a set")
+        self.recorder.aborted(live)
+        super()._process_aborts_queue()
+
+    def _process_engine_step(self):
+        self.input_queue.announce()
+        self.recorder.begin()
+        executed = super()._process_engine_step()
+        outputs = []
+        while not self.output_queue.empty():
+            outputs.append(self.output_queue.get_nowait()[1])
+        self.recorder.end(outputs)
+        self.input_queue.announce()
+        moved = executed or self.recorder.progressed
+        self.quiet_calls = 0 if moved else self.quiet_calls + 1
+        if self.quiet_calls >= LIVELOCK_CALLS:
+            raise RuntimeError(f"livelock: {LIVELOCK_CALLS} calls without tokens, events or output")
+        return executed
+
+
+def observe_preemptions(note) -> None:
+    original = Scheduler._preempt_request
+
+    def _preempt_request(self, request, *rest, **options):
+        note(request.request_id)
+        return original(self, request, *rest, **options)
+
+    mocks.patch("vllm.v1.core.sched.scheduler.Scheduler._preempt_request", _preempt_request)
+
+
+def resolve(model: dict, engine_args: dict, gpu: dict, usage=UsageContext.OPENAI_API_SERVER):
+    """Upstream's VllmConfig for these arguments; the model is a directory holding nothing but its config.json."""
+    world.GpuPlatform.gpu = gpu
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "config.json").write_text(json.dumps(model))
+        args = EngineArgs(model=directory, skip_tokenizer_init=True, **engine_args)
+        return args.create_engine_config(usage)
+
+
+def run(scenario: scenarios.Scenario) -> list[str]:
+    """The trace of one scenario, as lines."""
+    gpu = world.GPUS[scenario.gpu] if isinstance(scenario.gpu, str) else scenario.gpu
+    config = resolve(scenario.model, scenario.engine_args, gpu)
+    ScriptedExecutor.scenario, ScriptedExecutor.kv_bytes = scenario, scenario.kv_bytes
+    core = OracleCore(config, scenario, world.install_clock())
+    observe_preemptions(core.recorder.preempted)
+    core.recorder.header(scenario)
+    mocks.audit()
+    try:
+        core.run_busy_loop()
+    except EndOfScenario:
+        return core.recorder.lines
+    raise RuntimeError("the busy loop ended by itself")

@@ -1,0 +1,60 @@
+"""Record what upstream decides: record.py SCENARIO... --out DIR
+
+Each scenario runs in a forked child of one warmed process, so that no cache of one recording reaches the next.
+"""
+
+import argparse
+import gzip
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import scenario as scenarios
+
+
+def write(path: Path, lines: list[str], compress: bool) -> None:
+    content = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(content, compresslevel=9, mtime=0) if compress else content)
+
+
+def record(path: Path, out: Path, compress: bool) -> None:
+    import engine
+
+    loaded = scenarios.load(path)
+    lines = engine.run(loaded)
+    write(out / (loaded.name + (".jsonl.gz" if compress else ".jsonl")), lines, compress)
+    print(f"{loaded.name}: {len(lines) - 1} calls", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="record upstream's decisions for scenario files")
+    parser.add_argument("scenarios", nargs="+", type=Path)
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--plain", action="store_true", help="write NAME.jsonl instead of NAME.jsonl.gz")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    import engine  # noqa: F401  (imported once, before forking)
+    import mocks
+
+    print(f"{mocks.verify_wheel()} upstream files are as released", flush=True)
+    failed = []
+    for path in options.scenarios:
+        child = os.fork()
+        if child == 0:
+            try:
+                record(path, options.out, not options.plain)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(1)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+            failed.append(path.name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The trace writer: reads upstream's objects, writes one JSON line per call of the step function.
+
+README.md defines the format. Nothing here changes the engine.
+"""
+
+import json
+
+from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind
+
+HEAD = 8
+
+
+def line(record: dict) -> str:
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=True)
+
+
+class Recorder:
+    def __init__(self, core) -> None:
+        self.core = core
+        self.lines: list[str] = []
+        self.step = -1
+        self.in_call = False
+        self.progressed = False
+        self._events: list[list[str]] = []
+        self._preempted: list[str] = []
+        self._sched = self._waited = None
+        self._aborted: list[str] = []
+        self._steps: dict[int, int] = {}
+        self._started_us = 0
+
+    # What the core and the executor report while upstream runs.
+
+    def event(self, kind: str, request_id: str) -> None:
+        self._events.append([kind, request_id])
+
+    def preempted(self, request_id: str) -> None:
+        self._preempted.append(request_id)
+
+    def begin(self) -> None:
+        self.step += 1
+        self.in_call = True
+        self._started_us = self.core.clock.now_us
+        self._sched = self._waited = None
+        self._aborted, self._preempted = [], []
+
+    def scheduled(self, output) -> None:
+        new = [
+            [r.req_id, r.num_computed_tokens, [list(ids) for ids in r.block_ids], self._was_preempted(r.req_id)]
+            for r in output.scheduled_new_reqs
+        ]
+        cached = output.scheduled_cached_reqs
+        assert not cached.resumed_req_ids, "a resumed request travels as new under Model Runner V2"
+        rows = zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, cached.num_output_tokens)
+        assert set(self._preempted) == set(output.preempted_req_ids or ())
+        self._steps[id(output)] = self.step
+        self._sched = {
+            "new": new,
+            "cached": [[i, b if b is None else [list(ids) for ids in b], c, o] for i, b, c, o in rows],
+            "tokens": [[i, n] for i, n in output.num_scheduled_tokens.items()],
+            "preempted": self._preempted,
+            "finished": sorted(output.finished_req_ids),
+            **self._free(),
+        }
+
+    def waited(self, step: int) -> None:
+        self._waited = (step, self.core.clock.now_us)
+
+    def aborted(self, request_ids: list[str]) -> None:
+        self._aborted = request_ids
+
+    def end(self, outputs: list) -> None:
+        self.in_call = False
+        done = self._done(outputs) if self._waited else None
+        record = {
+            "step": self.step,
+            "t": self._started_us,
+            "in": self._events,
+            "sched": self._sched,
+            "done": done,
+            **self._state(),
+        }
+        self.progressed = bool(self._events or (done and (done["out"] or done["aborted"])))
+        self._events = []
+        self.lines.append(line(record))
+
+    # Readers of upstream's state.
+
+    def _pool(self):
+        return self.core.scheduler.kv_cache_manager.block_pool
+
+    def _was_preempted(self, request_id: str) -> bool:
+        return self.core.scheduler.requests[request_id].num_preemptions > 0
+
+    def _free(self) -> dict:
+        queue = self._pool().free_block_queue
+        head, block = [], queue.fake_free_list_head.next_free_block
+        while len(head) < HEAD and block is not queue.fake_free_list_tail:
+            head.append(block.block_id)
+            block = block.next_free_block
+        return {"free": self._pool().get_num_free_blocks(), "head": head}
+
+    def _state(self) -> dict:
+        scheduler = self.core.scheduler
+        running = [
+            [
+                r.request_id,
+                r.num_computed_tokens,
+                r.num_output_placeholders,
+                r.num_in_flight_tokens,
+                r.num_stale_output_tokens,
+                r.num_output_tokens,
+            ]
+            for r in scheduler.running
+        ]
+        batches = self.core.batch_queue or ()
+        return {
+            **self._free(),
+            "running": running,
+            "waiting": [[r.request_id, r.num_stale_output_tokens, r.num_preemptions] for r in scheduler.waiting],
+            "holding": [r.request_id for r in scheduler.kv_holding_waiting],
+            "deferred": sorted(r.request_id for r in scheduler.deferred_waiting),
+            "queue": [self._steps[id(output)] for _, output, _ in reversed(batches)],
+        }
+
+    def _done(self, outputs: list) -> dict:
+        (output,) = outputs
+        step, at_us = self._waited
+        rows = [
+            [o.request_id, len(o.new_token_ids), None if o.finish_reason is None else str(o.finish_reason)]
+            for o in output.outputs
+        ]
+        return {"step": step, "t": at_us, "aborted": self._aborted, "out": rows, "stats": self._stats(output)}
+
+    def _stats(self, output) -> dict:
+        stats, pool = output.scheduler_stats, self._pool()
+        total = pool.num_gpu_blocks - 1
+        used = total - pool.get_num_free_blocks()
+        assert stats.kv_cache_usage == 1.0 - (pool.get_num_free_blocks() / total)
+        prefix = stats.prefix_cache_stats
+        return {
+            "running": stats.num_running_reqs,
+            "waiting": stats.num_waiting_reqs,
+            "deferred": stats.num_skipped_waiting_reqs,
+            "kv": [used, total],
+            "requests": prefix.requests,
+            "queries": prefix.queries,
+            "hits": prefix.hits,
+            "preempted_requests": prefix.preempted_requests,
+            "preempted_queries": prefix.preempted_queries,
+            "preempted_hits": prefix.preempted_hits,
+        }
+
+    def header(self, scenario) -> None:
+        core, config = self.core, self.core.vllm_config
+        scheduler, manager = core.scheduler, core.scheduler.kv_cache_manager
+        groups = [
+            {
+                "layers": list(group.layer_names),
+                "type": get_kv_cache_spec_kind(group.kv_cache_spec).value,
+                "block_size": group.kv_cache_spec.block_size,
+                "page_bytes": group.kv_cache_spec.page_size_bytes,
+                "window": getattr(group.kv_cache_spec, "sliding_window", None),
+            }
+            for group in scheduler.kv_cache_config.kv_cache_groups
+        ]
+        resolved = {
+            "max_model_len": config.model_config.max_model_len,
+            "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
+            "max_num_scheduled_tokens": scheduler.max_num_scheduled_tokens,
+            "max_num_seqs": config.scheduler_config.max_num_seqs,
+            "block_size": config.cache_config.block_size,
+            "scheduler_block_size": scheduler.block_size,
+            "hash_block_size": scheduler.hash_block_size,
+            "num_gpu_blocks": config.cache_config.num_gpu_blocks,
+            "watermark_blocks": manager.watermark_blocks,
+            "enable_prefix_caching": config.cache_config.enable_prefix_caching,
+            "enable_chunked_prefill": config.scheduler_config.enable_chunked_prefill,
+            "long_prefill_token_threshold": config.scheduler_config.long_prefill_token_threshold,
+            "scheduler_reserve_full_isl": config.scheduler_config.scheduler_reserve_full_isl,
+            "async_scheduling": config.scheduler_config.async_scheduling,
+            "batch_queue_size": core.batch_queue_size,
+            "policy": config.scheduler_config.policy,
+            "cudagraph_mode": config.compilation_config.cudagraph_mode.name,
+            "cudagraph_capture_sizes": list(config.compilation_config.cudagraph_capture_sizes),
+            "kv_groups": groups,
+        }
+        assert config.use_v2_model_runner
+        first = {"format": 1, "scenario": scenario.name, "scenario_sha256": scenario.sha256, "config": resolved}
+        self.lines.append(line(first))
