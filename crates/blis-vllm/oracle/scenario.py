@@ -1,6 +1,6 @@
 """Scenario files: strict loading, token identity, and the small model configurations.
 
-The format is described in README.md. Tokens stand for (segment, offset) pairs, so two tokens are equal exactly when
+FORMAT.md describes the format. Tokens stand for (segment, offset) pairs, so two tokens are equal exactly when
 their pairs are; see `prompt_tokens`.
 """
 

@@ -1,6 +1,6 @@
 """The trace writer: reads upstream's objects, writes one JSON line per call of the step function.
 
-README.md defines the format. Nothing here changes the engine.
+FORMAT.md defines the format. Nothing here changes the engine.
 """
 
 import json
@@ -57,7 +57,7 @@ class Recorder:
             "new": new,
             "cached": [[i, b if b is None else [list(ids) for ids in b], c, o] for i, b, c, o in rows],
             "tokens": [[i, n] for i, n in output.num_scheduled_tokens.items()],
-            "preempted": self._preempted,
+            "preempted": [[i, self.core.scheduler.requests[i].num_stale_output_tokens] for i in self._preempted],
             "finished": sorted(output.finished_req_ids),
             **self._free(),
         }
@@ -181,7 +181,7 @@ class Recorder:
             "batch_queue_size": core.batch_queue_size,
             "policy": config.scheduler_config.policy,
             "cudagraph_mode": config.compilation_config.cudagraph_mode.name,
-            "cudagraph_capture_sizes": list(config.compilation_config.cudagraph_capture_sizes),
+            "cudagraph_capture_sizes": list(config.compilation_config.cudagraph_capture_sizes or ()),
             "kv_groups": groups,
         }
         assert config.use_v2_model_runner

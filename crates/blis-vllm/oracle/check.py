@@ -1,0 +1,148 @@
+"""Show that the comparison can fail: check.py [--traces DIR] [--report FILE]
+
+Every field of a trace must take at least two values somewhere in the corpus, and every situation the scenarios are
+there for must occur. Exits 1 and names what is missing otherwise.
+"""
+
+import argparse
+import gzip
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# Fields that can hold one value only while the features that would move them are refused.
+CONSTANT = {
+    "format": "the version of the format",
+    "holding": "only KV connectors and streaming sessions put requests there",
+    "deferred": "grammars, connectors, adapters and pipeline depths above two defer; none of them runs here",
+    "done.stats.deferred": "as deferred",
+    "done.out.count": "without speculation a request gets one token a step",
+    # With two batches in flight the batch that carries stale output is processed in the very call that preempted.
+    "running.stale": "a request is not resumed before its stale output has been delivered",
+    "waiting.stale": "stale output never outlives the call; sched.preempted shows the counter before it drains",
+}
+COLUMNS = {
+    "in": ["kind", "id"],
+    "sched.new": ["id", "computed", "blocks", "resumed"],
+    "sched.cached": ["id", "new_blocks", "computed", "outputs"],
+    "sched.tokens": ["id", "count"],
+    "sched.preempted": ["id", "stale"],
+    "done.out": ["id", "count", "finish_reason"],
+    "done.stats.kv": ["used", "total"],
+    "running": ["id", "computed", "placeholders", "in_flight", "stale", "outputs"],
+    "waiting": ["id", "stale", "preemptions"],
+}
+SEEN_AT_MOST = 1000
+
+
+def leaves(value: object, path: str, found: dict[str, set]) -> None:
+    if len(found[path]) < SEEN_AT_MOST:
+        found[path].add(json.dumps(value))
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            leaves(inner, f"{path}.{key}" if path else key, found)
+    elif path in COLUMNS:
+        rows = value if value and isinstance(value[0], list) else [value] if value else []
+        for row in rows:
+            for column, cell in zip(COLUMNS[path], row, strict=True):
+                leaves(cell, f"{path}.{column}", found)
+    elif path == "config.kv_groups":
+        for group in value:
+            leaves(group, "config.kv_groups[]", found)
+
+
+def situations(calls: list[dict], seen: set[str]) -> None:
+    for call in calls:
+        sched, done = call["sched"], call["done"]
+        stale = {request for request, count in sched["preempted"] if count} if sched else set()
+        seen |= {f"{kind} taken" for kind, _ in call["in"]}
+        if sched:
+            seen |= {"resumed request travels as new" for row in sched["new"] if row[3]}
+            seen |= {"prefix hit" for row in sched["new"] if row[1] > 0}
+            seen |= {"cached request without new blocks" for row in sched["cached"] if row[1] is None}
+            seen |= {"cached request with new blocks" for row in sched["cached"] if row[1] is not None}
+            seen |= {f"preempted {'with' if count else 'without'} output in flight" for _, count in sched["preempted"]}
+            if len(sched["preempted"]) > 1:
+                seen.add("several preemptions in one step")
+            if not sched["tokens"]:
+                seen.add("empty batch")
+            if len(sched["head"]) < 8:
+                seen.add("fewer than eight free blocks")
+            if sched["free"] == 0:
+                seen.add("no free block")
+            seen |= {"two groups" for row in sched["new"] if len(row[2]) == 2}
+            seen |= {"three groups" for row in sched["new"] if len(row[2]) == 3}
+        else:
+            seen.add("call that schedules nothing")
+        if done is None:
+            seen.add("call that processes nothing")
+        else:
+            seen |= {f"finish {reason}" for _, _, reason in done["out"] if reason}
+            seen |= {"abort during the wait" for _ in done["aborted"]}
+            seen |= {"stale token delivered" for request, _, _ in done["out"] if request in stale}
+            seen |= {"stale token is the last" for request, _, why in done["out"] if request in stale and why}
+            if done["stats"]["preempted_hits"]:
+                seen.add("prefix hit of a resumed request")
+        seen |= {"preempted more than once" for row in call["waiting"] if row[2] > 1}
+
+
+EXPECTED = {
+    "add taken",
+    "abort taken",
+    "resumed request travels as new",
+    "prefix hit",
+    "prefix hit of a resumed request",
+    "cached request without new blocks",
+    "cached request with new blocks",
+    "several preemptions in one step",
+    "preempted more than once",
+    "empty batch",
+    "fewer than eight free blocks",
+    "no free block",
+    "two groups",
+    "three groups",
+    "call that schedules nothing",
+    "call that processes nothing",
+    "finish stop",
+    "finish length",
+    "abort during the wait",
+    "stale token delivered",
+    "preempted with output in flight",
+    "preempted without output in flight",
+    "stale token is the last",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="check that every compared field and situation varies in the corpus")
+    parser.add_argument("--traces", type=Path, default=HERE / "traces")
+    parser.add_argument("--report", type=Path)
+    options = parser.parse_args()
+    found: dict[str, set] = defaultdict(set)
+    seen: set[str] = set()
+    files = sorted(options.traces.glob("*.jsonl.gz"))
+    calls = 0
+    for path in files:
+        records = [json.loads(row) for row in gzip.decompress(path.read_bytes()).splitlines()]
+        calls += len(records) - 1
+        for record in records:
+            leaves(record, "", found)
+        situations(records[1:], seen)
+    del found[""]
+    rows = [f"{path}: {min(len(values), SEEN_AT_MOST)}" for path, values in sorted(found.items())]
+    if options.report:
+        options.report.write_text("\n".join(["field: distinct values (counted to 1000)", *rows]) + "\n")
+    flat = [path for path, values in found.items() if len(values) < 2 and path not in CONSTANT]
+    stale_excuses = [path for path in CONSTANT if len(found[path]) > 1]
+    missing = sorted(EXPECTED - seen)
+    for problem, names in (("one value only", flat), ("listed as constant but varies", stale_excuses), ("never occurs", missing)):
+        if names:
+            print(f"{problem}: {', '.join(names)}", file=sys.stderr)
+    print(f"{len(files)} traces, {calls} calls, {len(found)} fields, {len(seen & EXPECTED)}/{len(EXPECTED)} situations")
+    return 1 if flat or missing or stale_excuses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
