@@ -14,7 +14,7 @@ mod tidy;
 mod tools;
 mod workspace;
 
-use std::io::Write as _;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -75,16 +75,16 @@ fn dispatch(arguments: &[String]) -> Result<bool> {
     if chosen.is_empty() {
         bail!("no step is called `{command}`\n{}", usage());
     }
-    Ok(run_all(&chosen, &workspace))
+    run_all(&chosen, &workspace, &mut std::io::stdout())
 }
 
 /// Runs every step, whatever the others answered, and prints one line for each at the end.
 #[expect(clippy::disallowed_types, reason = "the summary says how long each step took; nothing else reads it")]
-fn run_all(steps: &[&Step], workspace: &Workspace) -> bool {
+fn run_all(steps: &[&Step], workspace: &Workspace, out: &mut dyn Write) -> Result<bool> {
     let mut summary = Vec::new();
     let mut passed = true;
     for step in steps {
-        say(&format!("\n== {}: {}", step.name, step.about));
+        writeln!(out, "\n== {}: {}", step.name, step.about)?;
         let begun = std::time::Instant::now();
         let (verdict, detail) = match (step.run)(workspace) {
             Ok(Outcome::Passed(detail)) => ("ok", detail),
@@ -94,12 +94,12 @@ fn run_all(steps: &[&Step], workspace: &Workspace) -> bool {
                 ("FAILED", format!("{error:#}"))
             }
         };
-        say(&format!("{verdict}: {detail}"));
+        writeln!(out, "{verdict}: {detail}")?;
         let first_line = detail.lines().next().unwrap_or_default().to_owned();
         summary.push(format!("{verdict:8} {:12} {:4} s  {first_line}", step.name, begun.elapsed().as_secs()));
     }
-    say(&format!("\n== summary\n{}", summary.join("\n")));
-    passed
+    writeln!(out, "\n== summary\n{}", summary.join("\n"))?;
+    Ok(passed)
 }
 
 /// The help text, made from the table of steps.
@@ -141,7 +141,11 @@ mod tests {
         const FAILS: Step = Step { name: "fails", about: "", run: |_| bail!("planted") };
         const PASSES: Step = Step { name: "passes", about: "", run: |_| Ok(Outcome::Passed(String::new())) };
         let workspace = Workspace::new(&[]).unwrap();
-        assert!(!run_all(&[&FAILS, &PASSES], &workspace));
-        assert!(run_all(&[&PASSES], &workspace));
+        let mut out = Vec::new();
+        assert!(!run_all(&[&FAILS, &PASSES], &workspace, &mut out).unwrap());
+        let summary: Vec<String> = String::from_utf8(out).unwrap().lines().rev().take(2).map(str::to_owned).collect();
+        assert!(summary[1].starts_with("FAILED   fails") && summary[1].ends_with("planted"), "{summary:?}");
+        assert!(summary[0].starts_with("ok       passes"), "{summary:?}");
+        assert!(run_all(&[&PASSES], &workspace, &mut Vec::new()).unwrap());
     }
 }

@@ -11,6 +11,7 @@ mod crate_map;
 mod documents;
 mod effects;
 mod engine_names;
+mod field_names;
 mod float_order;
 mod headers;
 mod history;
@@ -24,6 +25,7 @@ mod snapshots;
 mod test_names;
 mod tree;
 mod unfinished;
+mod unused_dependencies;
 mod views;
 
 use anyhow::{Result, bail};
@@ -62,6 +64,7 @@ const CHECKS: &[Check] = &[
     test_names::CHECK,
     snapshots::CHECK,
     manifests::CHECK,
+    unused_dependencies::CHECK,
     crate_map::CHECK,
     invariants::CHECK,
     citations::CHECK,
@@ -71,6 +74,7 @@ const CHECKS: &[Check] = &[
     release::CHECK,
     engine_names::CHECK,
     sampled_length::CHECK,
+    field_names::CHECK,
     documents::CHECK,
 ];
 

@@ -50,8 +50,8 @@ fn check_member(file: &File) -> Vec<Finding> {
 
 /// One line `key = value` of a manifest under its section.
 #[derive(Debug)]
-struct Entry<'a> {
-    line: usize,
+pub(super) struct Entry<'a> {
+    pub(super) line: usize,
     section: &'a str,
     key: &'a str,
     value: &'a str,
@@ -59,7 +59,7 @@ struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// The library that the line, or its section, makes the crate depend on.
-    fn dependency(&self) -> Option<&'a str> {
+    pub(super) fn dependency(&self) -> Option<&'a str> {
         let (table, named) = match self.section.rsplit_once("dependencies") {
             Some((_, "")) => (true, self.key.split('.').next()),
             Some((_, rest)) => (true, rest.strip_prefix('.')),
@@ -70,7 +70,7 @@ impl<'a> Entry<'a> {
 }
 
 /// The lines of a manifest that assign something; enough of TOML for manifests as this workspace writes them.
-fn entries(text: &str) -> Vec<Entry<'_>> {
+pub(super) fn entries(text: &str) -> Vec<Entry<'_>> {
     let mut section = "";
     let mut entries = Vec::new();
     for (index, line) in text.lines().map(str::trim).enumerate() {
