@@ -6,6 +6,7 @@
 //!
 //! Reading order: [`units`], [`mod@format`], [`model`], [`chip`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
 
+pub mod scenario;
 pub mod strict;
 pub mod units;
 

@@ -214,11 +214,10 @@ fn conversion(found: &Value, expected: &str) -> Option<String> {
 
 /// The binary64 equal to an integer literal, if there is one.
 fn exact_real(literal: &str) -> Option<f64> {
-    let integer = literal.parse::<i128>().ok()?;
-    let value = scalar::real(literal);
-    let magnitude = integer.unsigned_abs();
-    let significant = u128::BITS - magnitude.leading_zeros() - magnitude.trailing_zeros().min(u128::BITS - 1);
-    (magnitude == 0 || significant <= f64::MANTISSA_DIGITS).then_some(value)
+    let magnitude = literal.parse::<i128>().ok()?.unsigned_abs();
+    let odd_part = magnitude.checked_shr(magnitude.trailing_zeros()).unwrap_or(0);
+    let bits = u128::BITS - odd_part.leading_zeros();
+    (bits <= f64::MANTISSA_DIGITS).then(|| scalar::real(literal))
 }
 
 macro_rules! integers {

@@ -24,6 +24,7 @@ mod json;
 mod nearest;
 mod node;
 mod parse;
+mod problems;
 mod scalar;
 mod tagged;
 
@@ -39,6 +40,7 @@ use serde::Deserialize;
 pub use error::{DocumentError, DocumentErrors, Problem};
 pub use nearest::{did_you_mean, nearest};
 pub use node::{Entry, Map, Node, Position, SourceId, Span, Value};
+pub use problems::Problems;
 pub use tagged::tagged_enum;
 
 /// The largest document that is read, in bytes (16 MiB).

@@ -48,6 +48,8 @@ fn integers_fit_exactly_or_are_refused() {
 #[test]
 fn reals_are_exact_and_finite() {
     assert_eq!(value::<f64>("8"), Ok(8.0));
+    assert_eq!(value::<f64>("0"), Ok(0.0));
+    assert_eq!(value::<f64>("-170141183460469231731687303715884105728"), Ok(-(2.0_f64.powi(127))));
     assert_eq!(value::<f64>("-.5"), Ok(-0.5));
     assert_eq!(value::<f64>("5."), Ok(5.0));
     assert_eq!(value::<f64>("1.7976931348623157e308"), Ok(f64::MAX));
