@@ -3,7 +3,6 @@
 //! "Nowhere" includes comments: they say "the modelled release", and a move to the next one edits one line.
 
 use super::tree::Tree;
-use super::views::line_at;
 use super::{Check, Finding};
 use crate::layers::ENGINES;
 
@@ -20,7 +19,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         for file in tree.sources_of(name) {
             for (at, release) in releases.iter().flat_map(|release| file.text.match_indices(release)) {
                 let message = format!("`{release}` stands in {pin} alone; say \"the modelled release\"");
-                findings.push(Finding::new(&file.path, line_at(&file.text, at), message));
+                findings.push(Finding::at(file, &file.text, at, message));
             }
         }
     }
