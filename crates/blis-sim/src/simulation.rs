@@ -327,16 +327,15 @@ impl<'a> Simulation<'a> {
         self.calendar.next_end = self.ends.front().map(|(time, ..)| *time);
         self.in_flight.decrease(now);
         let live = self.live.remove(slot);
-        let id = live.id;
         if live.measured
             && let Some((_, end)) = &mut self.window
         {
             *end = now;
         }
-        self.close(live, fate);
-        let client = client_of(id);
+        let record = self.close(live, fate);
+        let client = client_of(record.id);
         let source = &mut self.sources[client as usize];
-        source.ended(now, id);
+        source.ended(now, &record);
         if self.frame.requests.is_none_or(|limit| self.sent < limit) {
             self.calendar.set_send(client, source.next_send());
         }
@@ -347,11 +346,12 @@ impl<'a> Simulation<'a> {
     }
 
     /// The one place where a request's fate is written.
-    fn close(&mut self, live: LiveRequest, fate: Fate) {
+    fn close(&mut self, live: LiveRequest, fate: Fate) -> RequestRecord {
         let measured = live.measured;
         let record = live.into_record(fate);
         self.tally.add(&record, measured);
         self.observer.record(&record);
+        record
     }
 
     fn finish(mut self, last: SimTime) -> Result<Outcome, SimulationError> {
@@ -366,11 +366,7 @@ impl<'a> Simulation<'a> {
             let fate = if live.scheduled.is_some() { Fate::InFlightAtHorizon } else { Fate::QueuedAtHorizon };
             self.close(live, fate);
         }
-        if self.frame.requests.is_none_or(|limit| self.sent < limit) {
-            let unsent: u64 = self.sources.iter().map(|source| source.unsent()).sum();
-            let room = self.frame.requests.map_or(u64::MAX, |limit| limit - self.sent);
-            self.tally.add_not_started(unsent.min(room));
-        }
+        self.tally.add_not_started(self.never_sent());
         let sent: u64 = self.sources.iter().map(|source| source.sent()).sum();
         let not_started = self.tally.fates.get(&Fate::NotStarted).copied().unwrap_or(0);
         assert_eq!(sent + not_started, self.tally.total(), "every request the workload generated has one fate");
@@ -387,6 +383,17 @@ impl<'a> Simulation<'a> {
             end,
             statistics: self.statistics,
         })
+    }
+
+    /// Requests the frame asked for, or a bounded source had left, that were never sent.
+    fn never_sent(&self) -> u64 {
+        let left: Option<u64> = self.sources.iter().map(|source| source.unsent()).sum();
+        let wanted = self.frame.requests.map(|limit| limit - self.sent);
+        match (left, wanted) {
+            (Some(left), Some(wanted)) => left.min(wanted),
+            (Some(only), None) | (None, Some(only)) => only,
+            (None, None) => 0,
+        }
     }
 
     fn used_blocks_now(&self) -> u64 {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{RequestId, Segment};
 use blis_contracts::units::SimTime;
 
@@ -20,13 +21,13 @@ pub trait Source: std::fmt::Debug {
     fn send(&mut self, now: SimTime) -> Draft;
 
     /// One of this source's requests ended at the client: it received its last token, was refused, or was given up.
-    fn ended(&mut self, now: SimTime, id: RequestId);
+    fn ended(&mut self, now: SimTime, record: &RequestRecord);
 
     /// Requests the source has sent so far, warm-up included.
     fn sent(&self) -> u64;
 
-    /// Requests the source would still send if the run went on, where that is known: the ones that will never have been started.
-    fn unsent(&self) -> u64;
+    /// Requests the source would still send if the run went on; `None` where it would send for ever.
+    fn unsent(&self) -> Option<u64>;
 }
 
 /// A request as its client sends it.

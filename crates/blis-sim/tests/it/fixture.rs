@@ -9,7 +9,7 @@ use blis_contracts::model::ModelGraph;
 use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, PoolPlan};
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::record::RequestRecord;
-use blis_contracts::request::{Request, RequestId, Segment, TokenSource};
+use blis_contracts::request::{Request, Segment, TokenSource};
 use blis_contracts::step::{StepEstimate, StepShape};
 use blis_contracts::units::{Blocks, SimDuration, SimTime};
 use blis_sim::{Frame, FrontEndCosts, Observer, Outcome, Progress, Simulation, SimulationError};
@@ -184,7 +184,7 @@ impl Source for ListedSource {
         Draft { id, prompt, output_length, max_tokens: None, priority: 0, warm_up: false }
     }
 
-    fn ended(&mut self, now: SimTime, _id: RequestId) {
+    fn ended(&mut self, now: SimTime, _record: &RequestRecord) {
         self.now = now;
         self.free = self.free.map(|free| free + 1);
     }
@@ -193,8 +193,8 @@ impl Source for ListedSource {
         self.sent as u64
     }
 
-    fn unsent(&self) -> u64 {
-        (self.requests.len() - self.sent) as u64
+    fn unsent(&self) -> Option<u64> {
+        Some((self.requests.len() - self.sent) as u64)
     }
 }
 
