@@ -172,11 +172,24 @@ pub struct MixtureOfExperts {
 pub struct ParameterCount {
     /// All of them.
     pub total: u64,
-    /// Those one token passes (embedding included, as publishers count).
+    /// Those one token passes, less the parts the publisher leaves out of its own count.
     pub active: u64,
+    /// Parts that `active` leaves out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub active_leaves_out: Vec<UncountedPart>,
     /// What the publisher states, with where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedCount>,
+}
+
+/// A part of a model that a publisher may leave out of an active parameter count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UncountedPart {
+    /// The token embedding, of which a token reads one row.
+    Embedding,
+    /// The routers of all layers.
+    Router,
 }
 
 /// A published parameter count.
