@@ -83,6 +83,9 @@ impl de::Error for DecodeError {
 
 type Decoded<T> = Result<T, DecodeError>;
 
+/// The tag of content whose variant was named by the key that holds it; no key is empty.
+const OUTSIDE: &str = "";
+
 /// The deserializer of one value.
 #[derive(Clone, Copy)]
 pub(super) struct NodeDecoder<'de, 't> {
@@ -98,6 +101,17 @@ impl<'de> NodeDecoder<'de, '_> {
     /// Gives an error that has no place yet the place of this value.
     fn placed<T>(&self, result: Decoded<T>) -> Decoded<T> {
         result.map_err(|error| error.at(|| self.trail.render(), self.node.head(self.key)))
+    }
+
+    /// The one entry of a map whose key names a variant.
+    fn sole_entry(&self, variants: &[&str]) -> Option<(&'de str, &'de super::Entry)> {
+        let Value::Map(map) = &self.node.value else { return None };
+        map.iter().next().filter(|(key, _)| map.len() == 1 && variants.contains(&key.as_str())).map(|(key, entry)| (key.as_str(), entry))
+    }
+
+    /// The content of a variant once its name has been dealt with.
+    fn inside(self) -> Self {
+        Self { tag: self.tag.filter(|tag| *tag != OUTSIDE), ..self }
     }
 
     fn fail<T>(&self, message: impl Into<String>, hint: Option<String>) -> Decoded<T> {
@@ -345,6 +359,10 @@ impl<'de> Deserializer<'de> for NodeDecoder<'de, '_> {
             Variant { label, content: NodeDecoder { tag: Some(tag), ..self } }
         } else if name == "key:" {
             Variant { label: self.keyed_variant(variants)?, content: self }
+        } else if let Some((label, entry)) = self.sole_entry(variants) {
+            let trail = Trail::Key(self.trail, label);
+            let content = NodeDecoder { node: &entry.node, trail: &trail, key: Some(entry.key_span), tag: Some(OUTSIDE) };
+            return self.placed(visitor.visit_enum(Variant { label, content }));
         } else {
             let Some(label) = self.node.as_str() else { return self.mismatch(&format!("one of {}", variants.join(", "))) };
             Variant { label, content: self }
@@ -424,20 +442,21 @@ impl<'de> VariantAccess<'de> for NodeDecoder<'de, '_> {
 
     fn unit_variant(self) -> Decoded<()> {
         match (&self.node.value, self.tag) {
+            (_, Some(OUTSIDE)) => self.fail("the name stands alone, without a value", None),
             (Value::Map(map), Some(_)) => self.check_keys(map, &[]),
             _ => Ok(()),
         }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Decoded<T::Value> {
-        seed.deserialize(self)
+        seed.deserialize(self.inside())
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Decoded<V::Value> {
-        self.deserialize_tuple(length, visitor)
+        self.inside().deserialize_tuple(length, visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Decoded<V::Value> {
-        self.deserialize_struct("", fields, visitor)
+        self.inside().deserialize_struct("", fields, visitor)
     }
 }

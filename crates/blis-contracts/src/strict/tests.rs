@@ -279,3 +279,22 @@ fn json_is_read_as_written_by_others() {
     let text = "{\n\t\"a\":[1,-2.5e+3,true,null,\"\\u00e9\\/\\n\"],\n\t\"b\":{}\n}\n";
     assert_eq!(load(text).to_json(), "{\"a\": [1, -2.5e+3, true, null, \"é/\\n\"], \"b\": {}}");
 }
+
+#[test]
+fn a_map_of_one_key_names_a_variant_and_holds_its_content() {
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Part {
+        Bare,
+        Sized { width: u32 },
+        Named(String),
+    }
+    assert_eq!(value("{sized: {width: 3}}"), Ok(Part::Sized { width: 3 }));
+    assert_eq!(value("{named: x}"), Ok(Part::Named("x".to_owned())));
+    assert_eq!(value("bare"), Ok(Part::Bare));
+    let refused = |text: &str| decode::<Holder<Part>>(&format!("v: {text}")).unwrap_err();
+    assert_eq!(refused("{bare: 3}"), "f.yaml:1:11: v.bare: the name stands alone, without a value");
+    assert_eq!(refused("{sized: {wdth: 3}}"), "f.yaml:1:13: v.sized.wdth: unknown key `wdth`\n  hint: did you mean `width`?");
+    assert_eq!(refused("{szed: {}}"), "f.yaml:1:4: v: expected one of bare, sized, named, found a map");
+    assert_eq!(refused("{bare: 1, named: x}"), "f.yaml:1:4: v: expected one of bare, sized, named, found a map");
+}
