@@ -1,0 +1,283 @@
+//! The loaded catalog: files by path, names by model, and typed documents parsed when they are asked for.
+//!
+//! The embedded copy parses and validates only what a run reads (tests validate it whole); a path or an overlay is validated whole
+//! when it is opened. Left out: prices, which are the registry's.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Mutex;
+
+use blis_contracts::chip::Chip;
+use blis_contracts::model::ModelGraph;
+use blis_contracts::strict::{Document, DocumentError, DocumentErrors, LineEndings, Problem, nearest};
+use serde::de::DeserializeOwned;
+
+use crate::entry::ModelEntry;
+use crate::files::{GRAPH, HARDWARE, MODELS, Refused};
+use crate::hash::{content_hash, sha256_hex};
+use crate::{embedded, files, validate};
+
+#[cfg(test)]
+mod tests;
+
+/// Why the catalog could not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    /// A file that is no catalog data, or cannot be read.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A document is malformed or breaks a rule.
+    #[error(transparent)]
+    Document(#[from] DocumentErrors),
+    /// Two models answer to one name.
+    #[error("models `{first}` and `{second}` both answer to `{name}`")]
+    Collision {
+        /// The name.
+        name: String,
+        /// The directory of one model.
+        first: String,
+        /// The directory of the other.
+        second: String,
+    },
+    /// Nothing of this name.
+    #[error("no {kind} `{name}` in the catalog ({catalog}); an entry would be {path}{}", nearest_hint(nearest))]
+    Unknown {
+        /// `model` or `chip`.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// Names that resemble it.
+        nearest: Vec<String>,
+        /// Where the catalog came from.
+        catalog: String,
+        /// The path an entry of this name would have.
+        path: String,
+    },
+}
+
+fn nearest_hint(nearest: &[String]) -> String {
+    if nearest.is_empty() { String::new() } else { format!("\n  hint: did you mean `{}`?", nearest.join("`, `")) }
+}
+
+impl From<DocumentError> for CatalogError {
+    fn from(error: DocumentError) -> Self {
+        Self::Document(error.into())
+    }
+}
+
+impl From<Refused> for CatalogError {
+    fn from(refused: Refused) -> Self {
+        Self::File { path: refused.path, reason: refused.reason }
+    }
+}
+
+/// The published facts of a run.
+#[derive(Debug)]
+pub struct Catalog {
+    source: String,
+    files: BTreeMap<Cow<'static, str>, Cow<'static, str>>,
+    /// Every name a model answers to, with the path of its graph.
+    names: BTreeMap<String, String>,
+    content_hash: String,
+    overlay_hashes: Vec<String>,
+    read: Mutex<BTreeSet<String>>,
+}
+
+impl Catalog {
+    /// The copy compiled into this program.
+    pub fn embedded() -> Self {
+        let borrowed = |(path, text): &(&'static str, &'static str)| (Cow::Borrowed(*path), Cow::Borrowed(*text));
+        Self {
+            source: "embedded".to_owned(),
+            files: embedded::FILES.iter().map(borrowed).collect(),
+            names: embedded::NAMES.iter().map(|(name, path)| ((*name).to_owned(), (*path).to_owned())).collect(),
+            content_hash: embedded::CONTENT_HASH.to_owned(),
+            overlay_hashes: Vec::new(),
+            read: Mutex::default(),
+        }
+    }
+
+    /// A catalog directory, with overlays that replace or add whole models and chips, later ones over earlier ones. Validated whole.
+    pub fn open(root: &Path, overlays: &[&Path]) -> Result<Self, CatalogError> {
+        let base = files::read_catalog(root)?;
+        let content_hash = hash_of(&base);
+        Self::assemble(root.display().to_string(), base, content_hash, overlays)
+    }
+
+    /// The embedded copy with overlays. Validated whole.
+    pub fn embedded_with(overlays: &[&Path]) -> Result<Self, CatalogError> {
+        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
+        let base = embedded::FILES.iter().map(owned).collect();
+        Self::assemble("embedded".to_owned(), base, embedded::CONTENT_HASH.to_owned(), overlays)
+    }
+
+    fn assemble(source: String, base: Vec<files::DataFile>, content_hash: String, overlays: &[&Path]) -> Result<Self, CatalogError> {
+        let mut files: BTreeMap<Cow<'static, str>, Cow<'static, str>> = owned(base).collect();
+        let mut overlay_hashes = Vec::new();
+        for overlay in overlays {
+            let added = files::read_catalog(overlay)?;
+            overlay_hashes.push(hash_of(&added));
+            let replaced: BTreeSet<String> = added.iter().map(|(path, _)| identity(path).to_owned()).collect();
+            files.retain(|path, _| !replaced.contains(identity(path)));
+            files.extend(owned(added));
+        }
+        let mut catalog = Self { source, files, names: BTreeMap::new(), content_hash, overlay_hashes, read: Mutex::default() };
+        catalog.names = catalog.check_whole()?;
+        Ok(catalog)
+    }
+
+    /// Parses and validates every file; the names of all models.
+    fn check_whole(&self) -> Result<BTreeMap<String, String>, CatalogError> {
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        for (path, text) in &self.files {
+            if path.starts_with(HARDWARE) {
+                parse_chip(path, text)?;
+            } else if path.ends_with(GRAPH) {
+                let graph = parse_graph(path, text)?;
+                for name in std::iter::once(&graph.name).chain(&graph.aliases) {
+                    if let Some(first) = names.insert(name.clone(), path.to_string()) {
+                        let (first, second) = (identity(&first).to_owned(), identity(path).to_owned());
+                        return Err(CatalogError::Collision { name: name.clone(), first, second });
+                    }
+                }
+            } else {
+                decode::<ModelEntry>(path, text, |_| Vec::new())?;
+                let graph = format!("{}/{GRAPH}", identity(path));
+                if !self.files.contains_key(graph.as_str()) {
+                    return Err(CatalogError::File { path: graph, reason: "missing; the deriver writes it".to_owned() });
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The graph of a model: by catalog name, by the name of a checkpoint, or by a local path that ends in either's last part.
+    pub fn model(&self, name: &str) -> Result<ModelGraph, CatalogError> {
+        let path = self.path_of(name).ok_or_else(|| self.unknown("model", name, &self.model_names()))?;
+        self.note(path);
+        parse_graph(path, &self.files[path])
+    }
+
+    /// The catalog name that a model's name resolves to.
+    pub fn resolve(&self, name: &str) -> Option<&str> {
+        self.path_of(name).and_then(|path| identity(path).strip_prefix("models/"))
+    }
+
+    /// The facts of a chip.
+    pub fn chip(&self, name: &str) -> Result<Chip, CatalogError> {
+        let path = format!("{HARDWARE}/{name}.yaml");
+        let text = self.files.get(path.as_str()).ok_or_else(|| self.unknown("chip", name, &self.chips().collect::<Vec<_>>()))?;
+        self.note(&path);
+        parse_chip(&path, text)
+    }
+
+    /// The catalog names of all models, ascending.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().filter_map(|path| path.strip_prefix("models/")?.strip_suffix("/graph.yaml"))
+    }
+
+    /// The names of all chips, ascending.
+    pub fn chips(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().filter_map(|path| path.strip_prefix("hardware/")?.strip_suffix(".yaml"))
+    }
+
+    /// Where the catalog came from: `embedded` or the directory.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The content hash of the base, overlays not counted.
+    pub fn content_hash(&self) -> &str {
+        &self.content_hash
+    }
+
+    /// The content hashes of the overlays, in the order applied.
+    pub fn overlay_hashes(&self) -> &[String] {
+        &self.overlay_hashes
+    }
+
+    /// One hash of base and overlays: the base's own where there are none.
+    pub fn combined_hash(&self) -> String {
+        if self.overlay_hashes.is_empty() {
+            return self.content_hash.clone();
+        }
+        let overlays = self.overlay_hashes.iter().map(|hash| format!("{hash} overlay\n"));
+        sha256_hex((format!("{} base\n", self.content_hash) + &overlays.collect::<String>()).as_bytes())
+    }
+
+    /// The data files read so far, ascending.
+    pub fn files_read(&self) -> Vec<String> {
+        self.read.lock().expect("no holder of the lock panics").iter().cloned().collect()
+    }
+
+    /// The data files not read so far, ascending.
+    pub fn files_not_read(&self) -> Vec<String> {
+        let read = self.read.lock().expect("no holder of the lock panics");
+        self.files.keys().filter(|path| !read.contains(path.as_ref())).map(ToString::to_string).collect()
+    }
+
+    fn note(&self, path: &str) {
+        self.read.lock().expect("no holder of the lock panics").insert(path.to_owned());
+    }
+
+    fn path_of(&self, name: &str) -> Option<&str> {
+        if let Some(path) = self.names.get(name) {
+            return Some(path);
+        }
+        let local = ["/", "./", "../", "~"].iter().any(|start| name.starts_with(start));
+        let base = name.trim_end_matches('/').rsplit('/').next().filter(|_| local)?.to_lowercase();
+        let last = |full: &str| full.rsplit('/').next().unwrap_or_default().to_lowercase();
+        let mut paths: Vec<&String> = self.names.iter().filter(|(full, _)| last(full) == base).map(|(_, path)| path).collect();
+        paths.dedup();
+        if let [one] = paths[..] { Some(one) } else { None }
+    }
+
+    fn model_names(&self) -> Vec<&str> {
+        self.names.keys().map(String::as_str).collect()
+    }
+
+    fn unknown(&self, kind: &'static str, name: &str, known: &[&str]) -> CatalogError {
+        let path = match kind {
+            "chip" => format!("{HARDWARE}/{name}.yaml"),
+            _ => format!("{MODELS}/{}/{GRAPH}", name.rsplit('/').next().unwrap_or_default().to_lowercase()),
+        };
+        let nearest = nearest(name, known.iter().copied()).map(str::to_owned).into_iter().collect();
+        CatalogError::Unknown { kind, name: name.to_owned(), nearest, catalog: self.source.clone(), path }
+    }
+}
+
+fn owned(files: Vec<files::DataFile>) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> {
+    files.into_iter().map(|(path, text)| (Cow::Owned(path), Cow::Owned(text)))
+}
+
+fn hash_of(files: &[files::DataFile]) -> String {
+    content_hash(files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())))
+}
+
+/// What an overlay replaces as a whole: a model's directory, or a chip's file.
+fn identity(path: &str) -> &str {
+    if path.starts_with(MODELS) { path.rsplit_once('/').map_or(path, |(directory, _)| directory) } else { path }
+}
+
+fn parse_chip(path: &str, text: &str) -> Result<Chip, CatalogError> {
+    let stem = path.rsplit('/').next().and_then(|name| name.strip_suffix(".yaml")).unwrap_or_default();
+    decode(path, text, |chip| validate::chip(chip, stem))
+}
+
+fn parse_graph(path: &str, text: &str) -> Result<ModelGraph, CatalogError> {
+    let directory = identity(path).strip_prefix("models/").unwrap_or_default();
+    decode(path, text, |graph| validate::graph(graph, directory))
+}
+
+fn decode<T: DeserializeOwned>(path: &str, text: &str, problems: impl Fn(&T) -> Vec<Problem>) -> Result<T, CatalogError> {
+    let document = Document::parse(format!("catalog/{path}"), text.as_bytes(), LineEndings::Lf)?;
+    let value = document.decode::<T>()?;
+    let problems = problems(&value);
+    if problems.is_empty() { Ok(value) } else { Err(document.locate_all(problems).into()) }
+}

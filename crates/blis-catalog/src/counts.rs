@@ -1,0 +1,97 @@
+//! Parameter counts of a model graph: elements of its tensors, scales left out, and their agreement with what a publisher prints.
+
+use blis_contracts::model::{Attention, FeedForward, LayerBlock, ModelGraph, ParameterCount, PublishedCount, UncountedPart};
+
+/// Parameters of one layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LayerCount {
+    /// All of them.
+    pub(crate) total: u64,
+    /// Those of the router.
+    pub(crate) router: u64,
+    /// Those of experts that a token does not pass.
+    pub(crate) idle_experts: u64,
+}
+
+/// Counts a graph whose layers are complete; `published` and `active_leaves_out` come from the publisher.
+pub(crate) fn count(graph: &ModelGraph, active_leaves_out: Vec<UncountedPart>, published: Option<PublishedCount>) -> ParameterCount {
+    let embedding = graph.vocab_size * graph.hidden_size;
+    let output = if graph.tied_embeddings { 0 } else { embedding };
+    let layers: Vec<LayerCount> = graph.layers().map(|block| layer(block, graph.hidden_size)).collect();
+    let sum = |part: fn(&LayerCount) -> u64| layers.iter().map(part).sum::<u64>();
+    let total = embedding + output + graph.hidden_size + sum(|layer| layer.total);
+    let left_out: u64 = active_leaves_out
+        .iter()
+        .map(|part| match part {
+            UncountedPart::Embedding => embedding,
+            UncountedPart::Router => sum(|layer| layer.router),
+        })
+        .sum();
+    ParameterCount { total, active: total - sum(|layer| layer.idle_experts) - left_out, active_leaves_out, published }
+}
+
+fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
+    let Attention::GroupedQuery(attention) = &block.attention;
+    let (query_heads, kv_heads) = (u64::from(attention.query_heads), u64::from(attention.kv_heads));
+    let head_dim = u64::from(attention.head_dim);
+    let qkv = (query_heads + 2 * kv_heads) * head_dim;
+    let mut total = qkv * hidden + query_heads * head_dim * hidden + u64::from(block.norms) * hidden;
+    total += if attention.qkv_bias { qkv } else { 0 };
+    total += if attention.output_bias { hidden } else { 0 };
+    total += if attention.sinks { query_heads } else { 0 };
+    total += if attention.qk_norm { 2 * head_dim } else { 0 };
+    match &block.feed_forward {
+        FeedForward::Dense(dense) => {
+            let network = network(hidden, dense.intermediate_size, dense.gated, dense.bias);
+            LayerCount { total: total + network, router: 0, idle_experts: 0 }
+        }
+        FeedForward::MixtureOfExperts(moe) => {
+            let expert = network(hidden, moe.intermediate_size, moe.gated, moe.bias);
+            let router = u64::from(moe.experts) * (hidden + u64::from(moe.router_bias));
+            LayerCount {
+                total: total + router + u64::from(moe.experts) * expert,
+                router,
+                idle_experts: u64::from(moe.experts.saturating_sub(moe.top_k)) * expert,
+            }
+        }
+    }
+}
+
+/// Parameters of one feed-forward network.
+fn network(hidden: u64, intermediate: u64, gated: bool, bias: bool) -> u64 {
+    let up = if gated { 2 * intermediate } else { intermediate };
+    (up + intermediate) * hidden + if bias { up + hidden } else { 0 }
+}
+
+/// Whether a count agrees with a printed one: equal to an exact figure, within half of the last digit of a rounded one.
+/// Nothing where the printed figure is neither digits alone nor digits with a decimal point and `B` or `M`.
+pub(crate) fn agrees(count: u64, printed: &str) -> Option<bool> {
+    let (digits, unit) = match printed.chars().next_back()? {
+        'B' => (&printed[..printed.len() - 1], 1_000_000_000_u64),
+        'M' => (&printed[..printed.len() - 1], 1_000_000),
+        _ => (printed, 1),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+    if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) || fraction.len() > 6 || whole.len() > 15 {
+        return None;
+    }
+    let step = unit.checked_div(10_u64.pow(u32::try_from(fraction.len()).ok()?)).filter(|&step| step > 0)?;
+    let stated = format!("{whole}{fraction}").parse::<u64>().ok()?.checked_mul(step)?;
+    Some(2 * count.abs_diff(stated) <= if unit == 1 { 0 } else { step })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_figure_must_be_met_exactly_and_a_rounded_one_within_half_its_last_digit() {
+        assert_eq!(agrees(8_030_261_248, "8030261248"), Some(true));
+        assert_eq!(agrees(8_030_261_249, "8030261248"), Some(false));
+        assert_eq!(agrees(116_829_156_672, "116.83B"), Some(true));
+        assert_eq!(agrees(116_835_000_001, "116.83B"), Some(false));
+        assert_eq!(agrees(596_049_920, "0.6B"), Some(true));
+        assert_eq!(agrees(1, "about 1B"), None);
+    }
+}

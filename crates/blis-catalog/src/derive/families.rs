@@ -1,0 +1,208 @@
+//! The model architectures the deriver knows: what their code fixes and their `config.json` does not say, and how they name tensors.
+//!
+//! Each row states facts of the architecture's definition in the `transformers` library (module names, which projections carry a
+//! bias, whether query and key heads are normed). Left out: everything a checkpoint states itself.
+
+/// How an architecture decides on the biases of its attention projections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttentionBias {
+    /// None.
+    Never,
+    /// On query, key and value, never on the output.
+    QueryKeyValue,
+    /// On all four where `attention_bias` says so.
+    Stated,
+}
+
+/// Which layers see a window of the context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WindowRule {
+    /// None; a window key is unknown to the architecture.
+    Full,
+    /// All of them where `sliding_window` is set.
+    Every,
+    /// Those `layer_types` names, else those from `max_window_layers` upwards, both only where `use_sliding_window` is set.
+    UpperLayers,
+    /// Those `layer_types` names; without it every second layer, the first one included.
+    Alternating,
+    /// Those `layer_types` names, else all but every n-th, n being `sliding_window_pattern`.
+    Pattern,
+}
+
+/// How the feed-forward parts are built and named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FeedForwardKind {
+    /// Gate, up and down projections.
+    Dense,
+    /// One tensor per expert and projection.
+    Experts {
+        /// Key that counts the experts.
+        count: &'static str,
+        /// Key of an expert's width.
+        width: &'static str,
+        /// Module that holds router and experts.
+        module: &'static str,
+        /// Names of an expert's gate, up and down projections.
+        projections: [&'static str; 3],
+        /// Whether `mlp_only_layers` and `decoder_sparse_step` may make some layers dense.
+        mixed: bool,
+    },
+    /// One tensor per projection, experts stacked, all with biases (gpt-oss).
+    StackedExperts,
+}
+
+/// One architecture.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Family {
+    /// The class a checkpoint names.
+    pub(crate) architecture: &'static str,
+    /// The `model_type` that goes with it.
+    pub(crate) model_type: &'static str,
+    pub(crate) attention_bias: AttentionBias,
+    pub(crate) window: WindowRule,
+    /// A norm over each query and key head.
+    pub(crate) qk_norm: bool,
+    /// A learned sink logit per query head.
+    pub(crate) sinks: bool,
+    /// Norms over the residual stream in one layer.
+    pub(crate) norms: u32,
+    /// What `tie_word_embeddings` means where it is absent.
+    pub(crate) tied_by_default: bool,
+    pub(crate) feed_forward: FeedForwardKind,
+    /// Keys that only this architecture has and that leave its shape alone.
+    pub(crate) without_effect: &'static [&'static str],
+}
+
+const DENSE: Family = Family {
+    architecture: "LlamaForCausalLM",
+    model_type: "llama",
+    attention_bias: AttentionBias::Stated,
+    window: WindowRule::Full,
+    qk_norm: false,
+    sinks: false,
+    norms: 2,
+    tied_by_default: false,
+    feed_forward: FeedForwardKind::Dense,
+    without_effect: &[],
+};
+
+const QWEN3_EXPERTS: FeedForwardKind = FeedForwardKind::Experts {
+    count: "num_experts",
+    width: "moe_intermediate_size",
+    module: "mlp",
+    projections: ["gate_proj", "up_proj", "down_proj"],
+    mixed: true,
+};
+
+const MIXTRAL_EXPERTS: FeedForwardKind = FeedForwardKind::Experts {
+    count: "num_local_experts",
+    width: "intermediate_size",
+    module: "block_sparse_moe",
+    projections: ["w1", "w3", "w2"],
+    mixed: false,
+};
+
+/// Every architecture, in the order of their names.
+pub(crate) const FAMILIES: &[Family] = &[
+    Family {
+        architecture: "Gemma3ForCausalLM",
+        model_type: "gemma3_text",
+        window: WindowRule::Pattern,
+        qk_norm: true,
+        norms: 4,
+        tied_by_default: true,
+        without_effect: &[
+            "attn_logit_softcapping",
+            "cache_implementation",
+            "final_logit_softcapping",
+            "hidden_activation",
+            "query_pre_attn_scalar",
+            "rope_local_base_freq",
+        ],
+        ..DENSE
+    },
+    Family {
+        architecture: "GptOssForCausalLM",
+        model_type: "gpt_oss",
+        window: WindowRule::Alternating,
+        sinks: true,
+        feed_forward: FeedForwardKind::StackedExperts,
+        without_effect: &["initial_context_length", "swiglu_limit"],
+        ..DENSE
+    },
+    DENSE,
+    Family {
+        architecture: "MistralForCausalLM",
+        model_type: "mistral",
+        attention_bias: AttentionBias::Never,
+        window: WindowRule::Every,
+        ..DENSE
+    },
+    Family {
+        architecture: "MixtralForCausalLM",
+        model_type: "mixtral",
+        attention_bias: AttentionBias::Never,
+        window: WindowRule::Every,
+        feed_forward: MIXTRAL_EXPERTS,
+        without_effect: &["router_jitter_noise"],
+        ..DENSE
+    },
+    Family {
+        architecture: "Qwen2ForCausalLM",
+        model_type: "qwen2",
+        attention_bias: AttentionBias::QueryKeyValue,
+        window: WindowRule::UpperLayers,
+        ..DENSE
+    },
+    Family { architecture: "Qwen3ForCausalLM", model_type: "qwen3", window: WindowRule::UpperLayers, qk_norm: true, ..DENSE },
+    Family {
+        architecture: "Qwen3MoeForCausalLM",
+        model_type: "qwen3_moe",
+        window: WindowRule::UpperLayers,
+        qk_norm: true,
+        feed_forward: QWEN3_EXPERTS,
+        without_effect: &["norm_topk_prob"],
+        ..DENSE
+    },
+];
+
+/// Keys that leave the shape of every known architecture alone.
+pub(crate) const WITHOUT_EFFECT: &[&str] = &[
+    "_name_or_path",
+    "attention_dropout",
+    "bos_token_id",
+    "eos_token_id",
+    "hidden_act",
+    "initializer_range",
+    "output_router_logits",
+    "pad_token_id",
+    "pretraining_tp",
+    "rms_norm_eps",
+    "rope_theta",
+    "router_aux_loss_coef",
+    "transformers_version",
+    "use_cache",
+];
+
+impl Family {
+    /// The family of an architecture class.
+    pub(crate) fn of(architecture: &str) -> Option<&'static Self> {
+        FAMILIES.iter().find(|family| family.architecture == architecture)
+    }
+
+    /// The module that holds router and experts, or the dense network.
+    pub(crate) fn feed_forward_module(&self) -> &'static str {
+        match self.feed_forward {
+            FeedForwardKind::Experts { module, .. } => module,
+            FeedForwardKind::Dense | FeedForwardKind::StackedExperts => "mlp",
+        }
+    }
+
+    /// The router's name within that module.
+    pub(crate) fn router_module(&self) -> &'static str {
+        match self.feed_forward {
+            FeedForwardKind::StackedExperts => "router",
+            FeedForwardKind::Dense | FeedForwardKind::Experts { .. } => "gate",
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The layers of a model, one by one, from `config.json`.
+
+use blis_contracts::format::MatmulFormat;
+use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
+
+use super::families::{AttentionBias, Family, FeedForwardKind, WindowRule};
+use super::keys::Keys;
+use super::quantisation::Quantisation;
+use super::{CONFIG, DeriveError};
+use crate::tree::Tree;
+
+/// Most layers a model may have: a bound on what a hostile configuration can make us build.
+const MAX_LAYERS: u32 = 4096;
+
+/// Widths that all layers share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) hidden: u64,
+    pub(crate) vocab: u64,
+    pub(crate) layers: u32,
+    query_heads: u32,
+    kv_heads: u32,
+    head_dim: u32,
+    qkv_bias: bool,
+    output_bias: bool,
+}
+
+impl Shape {
+    pub(crate) fn read(keys: &Keys<'_>, family: &Family) -> Result<Self, DeriveError> {
+        let hidden = keys.required("hidden_size", keys.natural("hidden_size")?)?;
+        let query_heads = keys.required("num_attention_heads", keys.small("num_attention_heads")?)?;
+        let kv_heads = keys.small("num_key_value_heads")?.unwrap_or(query_heads);
+        let layers = keys.required("num_hidden_layers", keys.small("num_hidden_layers")?)?;
+        if layers > MAX_LAYERS {
+            return Err(keys.wrong("num_hidden_layers", &Tree::Natural(layers.into()), &format!("at most {MAX_LAYERS}")));
+        }
+        if !query_heads.is_multiple_of(kv_heads) {
+            let expected = format!("a divisor of num_attention_heads ({query_heads})");
+            return Err(keys.wrong("num_key_value_heads", &Tree::Natural(kv_heads.into()), &expected));
+        }
+        let head_dim = match keys.small("head_dim")? {
+            Some(head_dim) => head_dim,
+            None => whole_head(keys, hidden, query_heads)?,
+        };
+        let stated = if family.attention_bias == AttentionBias::Stated { keys.flag("attention_bias")?.unwrap_or(false) } else { false };
+        Ok(Self {
+            hidden,
+            vocab: keys.required("vocab_size", keys.natural("vocab_size")?)?,
+            layers,
+            query_heads,
+            kv_heads,
+            head_dim,
+            qkv_bias: stated || family.attention_bias == AttentionBias::QueryKeyValue,
+            output_bias: stated,
+        })
+    }
+}
+
+/// The width of a head where none is stated: the residual stream divided evenly.
+fn whole_head(keys: &Keys<'_>, hidden: u64, query_heads: u32) -> Result<u32, DeriveError> {
+    let indivisible = || keys.wrong("hidden_size", &Tree::Natural(hidden), &format!("a multiple of num_attention_heads ({query_heads})"));
+    if !hidden.is_multiple_of(query_heads.into()) {
+        return Err(indivisible());
+    }
+    u32::try_from(hidden / u64::from(query_heads)).map_err(|_| indivisible())
+}
+
+/// Builds every layer, bottom to top.
+pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisation: &Quantisation) -> Result<Vec<LayerBlock>, DeriveError> {
+    let windows = windows(keys, family, shape.layers)?;
+    let networks = Networks::read(keys, family)?;
+    let mut layers = Vec::with_capacity(shape.layers as usize);
+    for (index, window) in (0..).zip(windows) {
+        let prefix = format!("model.layers.{index}");
+        let same = |modules: &[&str]| same_format(quantisation, index, &prefix, modules);
+        let attention = GroupedQueryAttention {
+            query_heads: shape.query_heads,
+            kv_heads: shape.kv_heads,
+            head_dim: shape.head_dim,
+            window,
+            sinks: family.sinks,
+            qk_norm: family.qk_norm,
+            qkv_bias: shape.qkv_bias,
+            output_bias: shape.output_bias,
+            qkv_format: same(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
+            output_format: same(&["self_attn.o_proj"])?,
+        };
+        let feed_forward = networks.layer(index, same)?;
+        layers.push(LayerBlock { attention: Attention::GroupedQuery(attention), feed_forward, norms: family.norms });
+    }
+    Ok(layers)
+}
+
+/// The one format of modules that engines read as one matrix.
+fn same_format(quantisation: &Quantisation, layer: u32, prefix: &str, modules: &[&str]) -> Result<MatmulFormat, DeriveError> {
+    let format = quantisation.format_of(&format!("{prefix}.{}", modules[0]));
+    let differs = |module: &&str| quantisation.format_of(&format!("{prefix}.{module}")) != format;
+    if modules.iter().any(differs) {
+        return Err(DeriveError::Uneven { layer, modules: modules.join(", ") });
+    }
+    Ok(format)
+}
+
+/// The feed-forward parts as the configuration states them.
+struct Networks {
+    dense_width: Option<u64>,
+    dense_bias: bool,
+    moe: Option<MoeShape>,
+    dense_layers: Vec<u64>,
+    sparse_step: u64,
+}
+
+struct MoeShape {
+    experts: u32,
+    top_k: u32,
+    width: u64,
+    stacked: bool,
+    router: String,
+    up: [String; 2],
+    down: String,
+}
+
+impl Networks {
+    fn read(keys: &Keys<'_>, family: &Family) -> Result<Self, DeriveError> {
+        let dense_width = keys.natural("intermediate_size")?;
+        let mut networks = Self { dense_width, dense_bias: false, moe: None, dense_layers: Vec::new(), sparse_step: 1 };
+        match family.feed_forward {
+            FeedForwardKind::Dense => networks.dense_bias = keys.flag("mlp_bias")?.unwrap_or(false),
+            FeedForwardKind::StackedExperts => {
+                let width = keys.required("intermediate_size", dense_width)?;
+                let modules = ["mlp.experts.gate_up_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"];
+                networks.moe = Some(moe_shape(keys, family, "num_local_experts", width, modules.map(str::to_owned))?);
+            }
+            FeedForwardKind::Experts { count, width, module, projections, mixed } => {
+                let width = keys.required(width, keys.natural(width)?)?;
+                let modules = projections.map(|projection| format!("{module}.experts.0.{projection}"));
+                networks.moe = Some(moe_shape(keys, family, count, width, modules)?);
+                if mixed {
+                    networks.dense_layers = dense_layers(keys)?;
+                    networks.sparse_step = keys.natural("decoder_sparse_step")?.unwrap_or(1);
+                }
+            }
+        }
+        Ok(networks)
+    }
+
+    fn layer(&self, index: u32, same: impl Fn(&[&str]) -> Result<MatmulFormat, DeriveError>) -> Result<FeedForward, DeriveError> {
+        let sparse = !self.dense_layers.contains(&index.into()) && (u64::from(index) + 1).is_multiple_of(self.sparse_step);
+        if let Some(moe) = self.moe.as_ref().filter(|_| sparse) {
+            let expert_format = same(&[&moe.up[0], &moe.up[1], &moe.down])?;
+            return Ok(FeedForward::MixtureOfExperts(MixtureOfExperts {
+                experts: moe.experts,
+                top_k: moe.top_k,
+                intermediate_size: moe.width,
+                gated: true,
+                bias: moe.stacked,
+                router_bias: moe.stacked,
+                expert_format,
+                router_format: same(&[&moe.router])?,
+            }));
+        }
+        let missing = || DeriveError::Missing { file: CONFIG.to_owned(), path: "intermediate_size".to_owned() };
+        Ok(FeedForward::Dense(DenseFeedForward {
+            intermediate_size: self.dense_width.ok_or_else(missing)?,
+            gated: true,
+            bias: self.dense_bias,
+            up_format: same(&["mlp.gate_proj", "mlp.up_proj"])?,
+            down_format: same(&["mlp.down_proj"])?,
+        }))
+    }
+}
+
+fn moe_shape(
+    keys: &Keys<'_>,
+    family: &Family,
+    count: &'static str,
+    width: u64,
+    [gate, up, down]: [String; 3],
+) -> Result<MoeShape, DeriveError> {
+    let experts = keys.required(count, keys.small(count)?)?;
+    let top_k = keys.small("num_experts_per_tok")?;
+    let alternative = if family.feed_forward == FeedForwardKind::StackedExperts { keys.small("experts_per_token")? } else { None };
+    if let (Some(one), Some(other)) = (top_k, alternative)
+        && one != other
+    {
+        return Err(keys.wrong("experts_per_token", &Tree::Natural(other.into()), &format!("{one}, as num_experts_per_tok says")));
+    }
+    let top_k = keys.required("num_experts_per_tok", top_k.or(alternative))?;
+    if top_k > experts {
+        return Err(keys.wrong("num_experts_per_tok", &Tree::Natural(top_k.into()), &format!("at most {count} ({experts})")));
+    }
+    let router = format!("{}.{}", family.feed_forward_module(), family.router_module());
+    Ok(MoeShape { experts, top_k, width, stacked: family.feed_forward == FeedForwardKind::StackedExperts, router, up: [gate, up], down })
+}
+
+fn dense_layers(keys: &Keys<'_>) -> Result<Vec<u64>, DeriveError> {
+    let Some(value) = keys.any("mlp_only_layers") else { return Ok(Vec::new()) };
+    let indices: Option<Vec<u64>> = value.as_sequence().and_then(|items| items.iter().map(Tree::as_natural).collect());
+    indices.ok_or_else(|| keys.wrong("mlp_only_layers", value, "a list of layer indices"))
+}
+
+/// The window of every layer.
+fn windows(keys: &Keys<'_>, family: &Family, layers: u32) -> Result<Vec<Option<u32>>, DeriveError> {
+    if family.window == WindowRule::Full {
+        return Ok(vec![None; layers as usize]);
+    }
+    let window = keys.small("sliding_window")?;
+    let every = |choose: &dyn Fn(u32) -> bool| (0..layers).map(|index| window.filter(|_| choose(index))).collect();
+    if family.window == WindowRule::Every {
+        return Ok(every(&|_| true));
+    }
+    let upper = if family.window == WindowRule::UpperLayers {
+        let first = keys.small("max_window_layers")?.unwrap_or(layers);
+        if !keys.flag("use_sliding_window")?.unwrap_or(false) {
+            keys.any("layer_types");
+            return Ok(every(&|_| false));
+        }
+        first
+    } else {
+        0
+    };
+    let pattern = if family.window == WindowRule::Pattern { keys.small("sliding_window_pattern")? } else { None };
+    let types = keys.texts("layer_types")?;
+    if !types.is_empty() {
+        return layer_types(keys, &types, window, layers);
+    }
+    match family.window {
+        WindowRule::Full | WindowRule::Every => unreachable!("handled above"),
+        WindowRule::UpperLayers => Ok(every(&|index| index >= upper)),
+        WindowRule::Alternating => Ok(every(&|index| index % 2 == 0)),
+        WindowRule::Pattern => {
+            let pattern = keys.required("sliding_window_pattern", pattern)?;
+            Ok(every(&|index| (index + 1) % pattern != 0))
+        }
+    }
+}
+
+/// The windows of layers whose kinds are listed.
+fn layer_types(keys: &Keys<'_>, types: &[&str], window: Option<u32>, layers: u32) -> Result<Vec<Option<u32>>, DeriveError> {
+    if types.len() != layers as usize {
+        let found = Tree::Text(format!("a list of {}", types.len()));
+        return Err(keys.wrong("layer_types", &found, &format!("one entry for each of the {layers} layers")));
+    }
+    types
+        .iter()
+        .map(|kind| match *kind {
+            "full_attention" => Ok(None),
+            "sliding_attention" => keys.required("sliding_window", window).map(Some),
+            other => Err(keys.wrong("layer_types", &Tree::Text(other.to_owned()), "full_attention or sliding_attention")),
+        })
+        .collect()
+}

@@ -1,0 +1,306 @@
+//! Deriving a model graph from a vendor's own files.
+//!
+//! Input: `config.json`; `hf_quant_config.json` and safetensors headers where they are there; and the catalog's `model.yaml` with
+//! what a vendor file cannot say (names, source, printed counts). Output: a [`ModelGraph`] and nothing else; no value comes from
+//! anywhere but these files and the facts of the named architecture ([`families`]). An unknown architecture, and a key that is
+//! neither read nor known to leave the shape alone, are refused by name.
+//!
+//! Reading order: [`source`], this file, [`layers`], [`stack`], [`quantisation`], [`headers`].
+
+pub(crate) mod families;
+mod headers;
+mod keys;
+mod layers;
+mod patterns;
+mod quantisation;
+mod source;
+mod stack;
+
+use blis_contracts::format::FormatName;
+use blis_contracts::model::{Derivation, ModelGraph, ParameterCount};
+use blis_contracts::strict::DocumentError;
+use indexmap::IndexMap;
+
+use crate::counts;
+use crate::entry::ModelEntry;
+use crate::hash::sha256_hex;
+use crate::tree::Tree;
+pub use source::{derive_catalog_model, derive_directory};
+
+use families::{FAMILIES, Family, WITHOUT_EFFECT};
+use headers::Headers;
+use keys::Keys;
+
+#[cfg(test)]
+mod tests;
+
+/// The vendor's configuration of a model.
+pub const CONFIG: &str = "config.json";
+/// modelopt's declaration of a quantised checkpoint.
+pub const QUANTISATION_CONFIG: &str = "hf_quant_config.json";
+
+/// Why a graph could not be derived.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeriveError {
+    /// A file could not be read.
+    #[error("{file}: cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// The system's words.
+        reason: String,
+    },
+    /// A file is not JSON, or has a key twice.
+    #[error("{file}: not the JSON that was expected: {reason}")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A value is not what the key takes.
+    #[error("{file}: {path}: {value} is not {expected}")]
+    Value {
+        /// The file.
+        file: String,
+        /// The key, dotted.
+        path: String,
+        /// The value found.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A key that must be there is not.
+    #[error("{file}: {path}: missing")]
+    Missing {
+        /// The file.
+        file: String,
+        /// The key, dotted.
+        path: String,
+    },
+    /// A key that may change the model's shape and that the deriver does not know.
+    #[error("{file}: {path}: unknown key (value {value}); it may change the model's shape, so no graph is derived")]
+    UnknownKey {
+        /// The file.
+        file: String,
+        /// The key, dotted.
+        path: String,
+        /// The value found.
+        value: String,
+    },
+    /// An architecture the deriver does not know.
+    #[error("{CONFIG}: architectures: no rule derives `{architecture}`; known: {known}")]
+    UnknownArchitecture {
+        /// The class the checkpoint names.
+        architecture: String,
+        /// The classes that are known, joined by commas.
+        known: String,
+    },
+    /// Matrices that engines read as one are stored in different ways.
+    #[error("layer {layer}: {modules} are stored in different formats, which a graph cannot state")]
+    Uneven {
+        /// The layer's index.
+        layer: u32,
+        /// The modules.
+        modules: String,
+    },
+    /// A tensor in the checkpoint's headers contradicts the configuration.
+    #[error("{file}: tensor `{tensor}`: {reason}")]
+    Tensor {
+        /// The shard.
+        file: String,
+        /// The tensor's name.
+        tensor: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The catalog's own entry of the model is malformed.
+    #[error(transparent)]
+    Entry(#[from] DocumentError),
+    /// The count differs from the printed one.
+    #[error("{which} parameters: derived {derived}, which disagrees with the published {printed} ({source_of})")]
+    Count {
+        /// `total` or `active`.
+        which: &'static str,
+        /// The derived count.
+        derived: u64,
+        /// The printed count.
+        printed: String,
+        /// Where it is printed.
+        source_of: String,
+    },
+}
+
+impl DeriveError {
+    pub(crate) fn value(file: &str, path: &str, value: &Tree, expected: &str) -> Self {
+        let shown: String = value.to_string().chars().take(120).collect();
+        Self::Value { file: file.to_owned(), path: path.to_owned(), value: shown, expected: expected.to_owned() }
+    }
+}
+
+/// What a graph is derived from, in memory.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    /// What the vendor's files cannot say.
+    pub entry: ModelEntry,
+    /// The bytes of `config.json`.
+    pub config: Vec<u8>,
+    /// The bytes of `hf_quant_config.json`, where there is one.
+    pub quantisation_config: Option<Vec<u8>>,
+    /// The JSON headers of the checkpoint's shards, by file name, ascending; empty where none are there.
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// Derives a graph.
+pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
+    let config = parse(CONFIG, &inputs.config)?;
+    let keys = Keys::of(CONFIG, "", &config)?;
+    let family = family(&keys)?;
+    let headers = Headers::parse(&inputs.headers)?;
+    let mut inferred = Vec::new();
+    let dtype = dtype(&keys, &headers, &mut inferred)?;
+    let declared = keys.any("quantization_config");
+    let (modelopt_file, modelopt) = modelopt_declaration(inputs)?;
+    let quantisation = quantisation::read(declared, modelopt.as_ref().map(|tree| (modelopt_file.as_str(), tree)), dtype)?;
+    if family.qk_norm && headers.is_empty() {
+        inferred.push(format!("a norm over each query and key head: part of {}", family.architecture));
+    }
+    if let Some(stated) = &inputs.entry.quantisation {
+        inferred.push(format!("quantisation: {}", stated.source));
+    }
+
+    let shape = layers::Shape::read(&keys, family)?;
+    let layers = layers::build(&keys, family, &shape, &quantisation)?;
+    let max_position_embeddings = max_positions(&keys)?;
+    let tied_embeddings = keys.flag("tie_word_embeddings")?.unwrap_or(family.tied_by_default);
+    let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(family.without_effect).copied().collect();
+    keys.refuse_others(&without_effect)?;
+
+    let (blocks, stack) = stack::compress(layers);
+    let plain = quantisation::Quantisation::none(dtype);
+    let mut graph = ModelGraph {
+        name: inputs.entry.name.clone(),
+        aliases: inputs.entry.aliases.clone(),
+        architecture: family.architecture.to_owned(),
+        derived_from: Derivation { source: inputs.entry.source.clone(), files: hashes(inputs, modelopt.is_some()), inferred },
+        dtype,
+        hidden_size: shape.hidden,
+        vocab_size: shape.vocab,
+        max_position_embeddings,
+        tied_embeddings,
+        output_projection: if tied_embeddings { plain.format_of("lm_head") } else { quantisation.format_of("lm_head") },
+        kv_format: quantisation.kv_format,
+        quantisation: quantisation.method.clone(),
+        blocks,
+        stack,
+        parameters: ParameterCount { total: 0, active: 0, active_leaves_out: Vec::new(), published: None },
+    };
+    graph.parameters = counts::count(&graph, inputs.entry.active_leaves_out.clone(), inputs.entry.published.clone());
+    check_published(&graph.parameters)?;
+    headers.check(&graph, family)?;
+    Ok(graph)
+}
+
+/// Refuses counts that disagree with the publisher's.
+pub(crate) fn check_published(parameters: &ParameterCount) -> Result<(), DeriveError> {
+    let Some(published) = &parameters.published else { return Ok(()) };
+    let figures = [("total", parameters.total, Some(&published.total)), ("active", parameters.active, published.active.as_ref())];
+    for (which, derived, printed) in figures {
+        let Some(printed) = printed else { continue };
+        if counts::agrees(derived, printed) != Some(true) {
+            return Err(DeriveError::Count { which, derived, printed: printed.clone(), source_of: published.source.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn parse(file: &str, bytes: &[u8]) -> Result<Tree, DeriveError> {
+    Tree::parse(bytes).map_err(|error| DeriveError::Malformed { file: file.to_owned(), reason: error.to_string() })
+}
+
+/// The family of the one architecture a checkpoint names.
+fn family(keys: &Keys<'_>) -> Result<&'static Family, DeriveError> {
+    let [architecture] = keys.texts("architectures")?[..] else {
+        let found = keys.any("architectures").unwrap_or(&Tree::Null);
+        return Err(DeriveError::value(CONFIG, "architectures", found, "a list of one class"));
+    };
+    let known = || FAMILIES.iter().map(|family| family.architecture).collect::<Vec<_>>().join(", ");
+    let family = Family::of(architecture)
+        .ok_or_else(|| DeriveError::UnknownArchitecture { architecture: architecture.to_owned(), known: known() })?;
+    match keys.text("model_type")? {
+        None => Ok(family),
+        Some(model_type) if model_type == family.model_type => Ok(family),
+        Some(other) => Err(keys.wrong("model_type", &Tree::Text(other.to_owned()), &format!("`{}`", family.model_type))),
+    }
+}
+
+/// The element type of unquantised tensors.
+fn dtype(keys: &Keys<'_>, headers: &Headers, inferred: &mut Vec<String>) -> Result<FormatName, DeriveError> {
+    let stated = match (keys.text("dtype")?, keys.text("torch_dtype")?) {
+        (Some(one), Some(other)) if one != other => {
+            return Err(keys.wrong("torch_dtype", &Tree::Text(other.to_owned()), &format!("`{one}`, as `dtype` says")));
+        }
+        (one, other) => one.or(other),
+    };
+    match stated {
+        Some("bfloat16") => Ok(FormatName::Bf16),
+        Some("float16") => Ok(FormatName::Fp16),
+        Some("float32") => Ok(FormatName::Fp32),
+        Some(other) => Err(keys.wrong("torch_dtype", &Tree::Text(other.to_owned()), "bfloat16, float16 or float32")),
+        None => Ok(headers.embedding_format()?.unwrap_or_else(|| {
+            inferred.push("dtype: bf16, as config.json states none and no header was read".to_owned());
+            FormatName::Bf16
+        })),
+    }
+}
+
+/// modelopt's declaration: the vendor's file, or what the catalog entry states with its citation.
+fn modelopt_declaration(inputs: &Inputs) -> Result<(String, Option<Tree>), DeriveError> {
+    match (&inputs.entry.quantisation, &inputs.quantisation_config) {
+        (Some(stated), _) => Ok((crate::entry::FILE_NAME.to_owned(), Some(stated.as_declaration()))),
+        (None, Some(bytes)) => Ok((QUANTISATION_CONFIG.to_owned(), Some(parse(QUANTISATION_CONFIG, bytes)?))),
+        (None, None) => Ok((String::new(), None)),
+    }
+}
+
+/// The longest context after position scaling: the scalings that extend it multiply the length the model was trained with.
+fn max_positions(keys: &Keys<'_>) -> Result<u64, DeriveError> {
+    let stated = keys.required("max_position_embeddings", keys.natural("max_position_embeddings")?)?;
+    let (name, scaling) = match (keys.any("rope_scaling"), keys.any("rope_parameters")) {
+        (Some(scaling), _) => ("rope_scaling", scaling),
+        (None, Some(scaling)) => ("rope_parameters", scaling),
+        (None, None) => return Ok(stated),
+    };
+    let inner = Keys::of(CONFIG, name, scaling)?;
+    let kind = match inner.text("rope_type")? {
+        Some(kind) => kind,
+        None => inner.required("type", inner.text("type")?)?,
+    };
+    let trained = inner.natural("original_max_position_embeddings")?;
+    match kind {
+        "default" | "llama3" | "longrope" => Ok(stated),
+        "yarn" | "linear" | "dynamic" => {
+            let found = inner.required("factor", inner.any("factor"))?;
+            let factor = found.as_number().ok_or_else(|| inner.wrong("factor", found, "a number"))?;
+            let scaled = libm::floor(trained.unwrap_or(stated) as f64 * factor);
+            if !(1.0..1e12).contains(&scaled) {
+                return Err(inner.wrong("factor", &Tree::Real(factor), "a positive factor"));
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked just before the cast")]
+            Ok(scaled as u64)
+        }
+        other => Err(inner.wrong("rope_type", &Tree::Text(other.to_owned()), "default, llama3, longrope, yarn, linear or dynamic")),
+    }
+}
+
+fn hashes(inputs: &Inputs, modelopt: bool) -> IndexMap<String, String> {
+    let mut files = IndexMap::new();
+    files.insert(inputs.entry.config_name().to_owned(), sha256_hex(&inputs.config));
+    if let Some(bytes) = inputs.quantisation_config.as_ref().filter(|_| modelopt) {
+        files.insert(inputs.entry.quantisation_config_name().to_owned(), sha256_hex(bytes));
+    }
+    for (name, bytes) in &inputs.headers {
+        files.insert(format!("{name} (header)"), sha256_hex(bytes));
+    }
+    files
+}

@@ -1,0 +1,113 @@
+//! The patterns with which a checkpoint names modules: plain names, globs, and the part of regular expressions that exporters write.
+
+/// A pattern over dotted module names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// `*` stands for any text, `?` for any one character.
+    glob: String,
+    /// Whether a match of the name's first dotted parts is enough.
+    covers_children: bool,
+}
+
+impl Pattern {
+    /// Reads a pattern; nothing where it uses more of the regular-expression language than is understood.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let Some(expression) = text.strip_prefix("re:") else {
+            return Some(Self { glob: text.to_owned(), covers_children: true });
+        };
+        let (expression, anchored) = match expression.strip_suffix('$') {
+            Some(rest) => (rest, true),
+            None => (expression, false),
+        };
+        let mut glob = String::new();
+        let mut rest = expression.strip_prefix('^').unwrap_or(expression).chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '.' if rest.peek() == Some(&'*') => {
+                    rest.next();
+                    glob.push('*');
+                }
+                '.' => glob.push('?'),
+                '\\' if rest.peek() == Some(&'.') => {
+                    rest.next();
+                    glob.push('.');
+                }
+                c if c.is_ascii_alphanumeric() || c == '_' || c == '-' => glob.push(c),
+                _ => return None,
+            }
+        }
+        if !anchored {
+            glob.push('*');
+        }
+        Some(Self { glob, covers_children: false })
+    }
+
+    /// Whether the pattern covers a module.
+    pub(crate) fn covers(&self, module: &str) -> bool {
+        let glob = self.glob.as_bytes();
+        if matches(glob, module.as_bytes()) {
+            return true;
+        }
+        let parents = || module.match_indices('.').map(|(end, _)| &module[..end]);
+        self.covers_children && parents().any(|parent| matches(glob, parent.as_bytes()))
+    }
+
+    /// Whether the pattern singles out one expert of a mixture by number.
+    pub(crate) fn names_one_expert(&self) -> bool {
+        self.glob.split_once("experts.").is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()))
+    }
+}
+
+/// Glob matching in linear space: on a mismatch the last star takes one character more.
+fn matches(glob: &[u8], text: &[u8]) -> bool {
+    let (mut g, mut t) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if g < glob.len() && glob[g] == b'*' {
+            retry = Some((g + 1, t));
+            g += 1;
+        } else if g < glob.len() && (glob[g] == b'?' || glob[g] == text[t]) {
+            g += 1;
+            t += 1;
+        } else if let Some((after_star, from)) = retry {
+            retry = Some((after_star, from + 1));
+            g = after_star;
+            t = from + 1;
+        } else {
+            return false;
+        }
+    }
+    glob[g..].iter().all(|&c| c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(pattern: &str, module: &str) -> bool {
+        Pattern::parse(pattern).unwrap().covers(module)
+    }
+
+    #[test]
+    fn a_name_covers_itself_and_what_is_inside() {
+        assert!(covers("lm_head", "lm_head"));
+        assert!(covers("model.layers.1.mlp", "model.layers.1.mlp.gate"));
+        assert!(!covers("model.layers.1", "model.layers.10.mlp.gate"));
+    }
+
+    #[test]
+    fn a_star_covers_any_text() {
+        assert!(covers("model.layers.*.self_attn", "model.layers.35.self_attn.q_proj"));
+        assert!(covers("*.gate", "model.layers.3.mlp.gate"));
+        assert!(!covers("model.layers.*.mlp.router", "model.layers.3.mlp.experts"));
+    }
+
+    #[test]
+    fn the_simple_part_of_a_regular_expression_is_understood_and_the_rest_refused() {
+        assert!(covers("re:.*lm_head", "lm_head"));
+        assert!(covers("re:.*\\.mlp\\.gate$", "model.layers.3.mlp.gate"));
+        assert!(!covers("re:.*\\.mlp\\.gate$", "model.layers.3.mlp.gate_proj"));
+        assert!(covers("re:.*self_attn", "model.layers.3.self_attn.q_proj"));
+        assert_eq!(Pattern::parse("re:(a|b)"), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! A list of layers as named blocks and runs of repeated cycles.
+
+use blis_contracts::model::{Attention, FeedForward, LayerBlock, StackRun};
+use indexmap::IndexMap;
+
+/// Names the distinct layers and writes their order as runs.
+pub(crate) fn compress(layers: Vec<LayerBlock>) -> (IndexMap<String, LayerBlock>, Vec<StackRun>) {
+    let mut distinct: Vec<LayerBlock> = Vec::new();
+    let mut order = Vec::with_capacity(layers.len());
+    for layer in layers {
+        let known = distinct.iter().position(|block| *block == layer);
+        order.push(known.unwrap_or(distinct.len()));
+        if known.is_none() {
+            distinct.push(layer);
+        }
+    }
+    let names = names(&distinct);
+    let stack = runs(&order)
+        .into_iter()
+        .map(|(cycle, times)| StackRun { cycle: cycle.iter().map(|&block| names[block].clone()).collect(), times })
+        .collect();
+    (names.into_iter().zip(distinct).collect(), stack)
+}
+
+/// A name for each block that says how it differs from the others.
+fn names(blocks: &[LayerBlock]) -> Vec<String> {
+    let windowed = |block: &LayerBlock| {
+        let Attention::GroupedQuery(attention) = &block.attention;
+        attention.window.is_some()
+    };
+    let sparse = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
+    let differ = |property: &dyn Fn(&LayerBlock) -> bool| blocks.iter().any(property) && !blocks.iter().all(property);
+    let (by_window, by_network) = (differ(&windowed), differ(&sparse));
+    let mut names: Vec<String> = Vec::new();
+    for block in blocks {
+        let mut parts = Vec::new();
+        if by_window {
+            parts.push(if windowed(block) { "sliding" } else { "full" });
+        }
+        if by_network {
+            parts.push(if sparse(block) { "moe" } else { "dense" });
+        }
+        let stem = if parts.is_empty() { "layer".to_owned() } else { parts.join("-") };
+        let taken = |name: &String| names.contains(name);
+        let numbered = (2..).map(|number| format!("{stem}-{number}"));
+        let name = std::iter::once(stem.clone()).chain(numbered).find(|name| !taken(name)).expect("numbers do not run out");
+        names.push(name);
+    }
+    names
+}
+
+/// Splits an order greedily: from each position, the cycle whose repetitions cover the most, the shortest among equals.
+fn runs(order: &[usize]) -> Vec<(Vec<usize>, u32)> {
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while at < order.len() {
+        let rest = &order[at..];
+        let repeats = |period: usize| rest.chunks_exact(period).take_while(|chunk| *chunk == &rest[..period]).count();
+        let mut best = (1, repeats(1));
+        for period in 2..=rest.len() / 2 {
+            let times = repeats(period);
+            if times > 1 && period * times > best.0 * best.1 {
+                best = (period, times);
+            }
+        }
+        let (period, times) = best;
+        runs.push((rest[..period].to_vec(), u32::try_from(times).expect("a model has fewer layers than 2^32")));
+        at += period * times;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_written_as_its_repeated_cycles() {
+        assert_eq!(runs(&[0, 0, 0]), [(vec![0], 3)]);
+        assert_eq!(runs(&[0, 1, 0, 1]), [(vec![0, 1], 2)]);
+        assert_eq!(runs(&[0, 1, 1, 1]), [(vec![0], 1), (vec![1], 3)]);
+        assert_eq!(runs(&[0, 0, 1, 0, 0, 1, 0, 0]), [(vec![0, 0, 1], 2), (vec![0], 2)]);
+    }
+
+    #[test]
+    fn writing_runs_out_gives_the_order_back() {
+        for seed in 0..200_usize {
+            let order: Vec<usize> = (0..17).map(|index| (seed * (index / 3 + 1) + index * (seed % 5)) % 3).collect();
+            let written: Vec<usize> =
+                runs(&order).into_iter().flat_map(|(cycle, times)| std::iter::repeat_n(cycle, times as usize).flatten()).collect();
+            assert_eq!(written, order);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What every catalog document must satisfy beyond its types: the same rules for the embedded copy, a path and an overlay.
+
+use blis_contracts::chip::Chip;
+use blis_contracts::format::FormatName;
+use blis_contracts::model::{Attention, FeedForward, LayerBlock, ModelGraph};
+use blis_contracts::strict::Problem;
+
+use crate::counts;
+use crate::derive::check_published;
+use crate::derive::families::Family;
+
+/// The least share of a chip's stated memory that a driver reports: below it the figure is a slip.
+const REPORTED_SHARE_MIN: f64 = 0.95;
+
+/// The problems of a chip named after its file.
+pub(crate) fn chip(chip: &Chip, file_stem: &str) -> Vec<Problem> {
+    let mut problems = name(&chip.name, file_stem);
+    let mut positive = |path: &str, value: f64| {
+        if !(value.is_finite() && value > 0.0) {
+            problems.push(Problem::new(path, format!("{value} is not a positive figure")));
+        }
+    };
+    positive("multiprocessors.value", chip.multiprocessors.value.into());
+    positive("memory.value", chip.memory.value.as_f64());
+    positive("memory_bandwidth.value", chip.memory_bandwidth.value.get());
+    positive("l2_cache.value", chip.l2_cache.value.as_f64());
+    positive("gpus_per_node.value", chip.gpus_per_node.value.into());
+    positive("gpus_per_domain.value", chip.gpus_per_domain.value.into());
+    positive("link_bandwidth.value", chip.link_bandwidth.value.get());
+    positive("host_bandwidth.value", chip.host_bandwidth.value.get());
+    for (format, peak) in &chip.peak {
+        positive(&format!("peak.{format}.value"), peak.value.get());
+    }
+    let (stated, reported) = (chip.memory.value.as_f64(), chip.reported_memory.value.as_f64());
+    if !(stated * REPORTED_SHARE_MIN..=stated).contains(&reported) {
+        problems.push(Problem::new("reported_memory.value", format!("{reported} is not close below the stated {stated}")));
+    }
+    problems.extend(peaks(chip));
+    problems.extend(citations(chip));
+    problems
+}
+
+/// Peaks are dense: each halving of the width at most doubles the rate, and bf16 is there to compare with.
+fn peaks(chip: &Chip) -> Vec<Problem> {
+    let Some(bf16) = chip.peak.get(&FormatName::Bf16) else {
+        return vec![Problem::new("peak", "no peak for bf16, which every model needs")];
+    };
+    let bf16 = bf16.value.get();
+    let excessive = chip.peak.iter().filter(|(format, peak)| {
+        let halvings = 16.0 / f64::from(format.parts().payload_bits);
+        peak.value.get() > bf16 * halvings * 1.01
+    });
+    excessive
+        .map(|(format, peak)| {
+            let message = format!("{} is more than the width of {format} allows a dense rate beside bf16's {bf16}", peak.value.get());
+            Problem::new(format!("peak.{format}.value"), message)
+        })
+        .collect()
+}
+
+fn citations(chip: &Chip) -> Vec<Problem> {
+    let sources = [
+        ("device_name", &chip.device_name.source),
+        ("compute_capability", &chip.compute_capability.source),
+        ("multiprocessors", &chip.multiprocessors.source),
+        ("memory", &chip.memory.source),
+        ("reported_memory", &chip.reported_memory.source),
+        ("memory_bandwidth", &chip.memory_bandwidth.source),
+        ("l2_cache", &chip.l2_cache.source),
+        ("gpus_per_node", &chip.gpus_per_node.source),
+        ("gpus_per_domain", &chip.gpus_per_domain.source),
+        ("link_bandwidth", &chip.link_bandwidth.source),
+        ("host_bandwidth", &chip.host_bandwidth.source),
+    ];
+    let peaks = chip.peak.iter().map(|(format, peak)| (format!("peak.{format}"), &peak.source));
+    sources
+        .into_iter()
+        .map(|(path, source)| (path.to_owned(), source))
+        .chain(peaks)
+        .filter(|(_, source)| source.trim().is_empty())
+        .map(|(path, _)| Problem::new(format!("{path}.source"), "empty; every figure names where a reader finds it"))
+        .collect()
+}
+
+fn name(name: &str, expected: &str) -> Vec<Problem> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
+    if name != expected {
+        vec![Problem::new("name", format!("`{name}` lies under the name `{expected}`"))]
+    } else if name.is_empty() || !name.chars().all(plain) {
+        vec![Problem::new("name", format!("`{name}` is not lower case letters, digits, `-`, `.` and `_`"))]
+    } else {
+        Vec::new()
+    }
+}
+
+/// The problems of a graph named after its directory.
+pub(crate) fn graph(graph: &ModelGraph, directory: &str) -> Vec<Problem> {
+    let mut problems = name(&graph.name, directory);
+    if Family::of(&graph.architecture).is_none() {
+        problems.push(Problem::new("architecture", format!("no rule derives `{}`", graph.architecture)));
+    }
+    for (path, value) in
+        [("hidden_size", graph.hidden_size), ("vocab_size", graph.vocab_size), ("max_position_embeddings", graph.max_position_embeddings)]
+    {
+        if value == 0 {
+            problems.push(Problem::new(path, "0 is not a positive width"));
+        }
+    }
+    for (name, layer) in &graph.blocks {
+        problems.extend(block(name, layer));
+    }
+    let known = |name: &String| graph.blocks.contains_key(name);
+    let unknown = graph.stack.iter().flat_map(|run| &run.cycle).find(|name| !known(name));
+    if let Some(name) = unknown {
+        problems.push(Problem::new("stack", format!("names the block `{name}`, which is not there")));
+    }
+    if graph.stack.iter().any(|run| run.times == 0 || run.cycle.is_empty()) || graph.layer_count() == 0 {
+        problems.push(Problem::new("stack", "has an empty run, or no layer at all"));
+    }
+    if problems.is_empty() {
+        problems.extend(counted(graph));
+    }
+    problems
+}
+
+fn block(name: &str, block: &LayerBlock) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let Attention::GroupedQuery(attention) = &block.attention;
+    let mut check = |field: &str, holds: bool, message: String| {
+        if !holds {
+            problems.push(Problem::new(format!("blocks.{name}.{field}"), message));
+        }
+    };
+    let (query, kv) = (attention.query_heads, attention.kv_heads);
+    check(
+        "attention.grouped_query.kv_heads",
+        kv > 0 && query > 0 && query.is_multiple_of(kv),
+        format!("{kv} does not divide the {query} query heads"),
+    );
+    check("attention.grouped_query.head_dim", attention.head_dim > 0, "0 is not a positive width".to_owned());
+    check("attention.grouped_query.window", attention.window != Some(0), "0 is not a positive window".to_owned());
+    match &block.feed_forward {
+        FeedForward::Dense(dense) => {
+            check("feed_forward.dense.intermediate_size", dense.intermediate_size > 0, "0 is not a positive width".to_owned());
+        }
+        FeedForward::MixtureOfExperts(moe) => {
+            let (experts, top_k) = (moe.experts, moe.top_k);
+            let path = "feed_forward.mixture_of_experts";
+            check(&format!("{path}.top_k"), top_k > 0 && top_k <= experts, format!("{top_k} of {experts} experts cannot be picked"));
+            check(&format!("{path}.intermediate_size"), moe.intermediate_size > 0, "0 is not a positive width".to_owned());
+        }
+    }
+    problems
+}
+
+/// The stated counts are those of the graph, and agree with the published ones.
+fn counted(graph: &ModelGraph) -> Vec<Problem> {
+    let stated = &graph.parameters;
+    let counted = counts::count(graph, stated.active_leaves_out.clone(), stated.published.clone());
+    let mut problems = Vec::new();
+    for (path, stated, counted) in [("parameters.total", stated.total, counted.total), ("parameters.active", stated.active, counted.active)]
+    {
+        if stated != counted {
+            problems.push(Problem::new(path, format!("{stated}, where the blocks have {counted}")));
+        }
+    }
+    if let Err(error) = check_published(&counted) {
+        problems.push(Problem::new("parameters.published", error.to_string()));
+    }
+    problems
+}
