@@ -8,7 +8,7 @@ const RESERVED: &[(&str, &str)] = &[
     ("router", "routing is not simulated yet: one pool of one replica receives every request"),
     ("delivery", "delivery delays are not simulated yet: a request reaches its engine at once"),
     ("replications", "a run has one replication; change `seed` for another"),
-    ("engine_version", "is now `engine: {kind: ..., version: ...}`"),
+    ("engine_version", "write `engine: {kind: ..., version: ...}`"),
     ("cluster.fabric", "networks between nodes are not priced yet"),
     ("cluster.storage", "storage is not priced yet"),
     ("cluster.groups[].switch", "networks between nodes are not priced yet"),

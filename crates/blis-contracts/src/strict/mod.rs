@@ -46,8 +46,8 @@ pub use tagged::tagged_enum;
 /// The largest document that is read, in bytes (16 MiB).
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// The most values one document may hold, containers included.
-pub const MAX_VALUES: usize = 1 << 20;
+/// The most values one document may hold, containers included. It bounds the memory a hostile document can claim, to about 100 MB.
+pub const MAX_VALUES: usize = 1 << 18;
 
 /// The deepest nesting of sequences and maps that is read.
 pub const MAX_DEPTH: usize = 64;

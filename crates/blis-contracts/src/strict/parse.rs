@@ -8,6 +8,14 @@ use super::node::join_key;
 use super::scalar::{self, Refusal};
 use super::{DocumentError, Entry, LineEndings, MAX_BYTES, MAX_DEPTH, MAX_VALUES, Map, Node, Position, SourceId, Span, Value};
 
+/// What to do about syntax errors whose wording does not tell; the first row whose left side is part of the message.
+const SYNTAX_HINTS: &[(&str, &str)] = &[
+    ("simple key expect ':'", "a key is followed by a colon and a space"),
+    ("tab", "indent with spaces"),
+    ("unknown anchor", "aliases are refused; write the value out where it is used"),
+    ("recursion limit", "no document needs more than 64 levels"),
+];
+
 /// Reads one document.
 pub(super) fn parse(file: &str, source: SourceId, bytes: &[u8], endings: LineEndings) -> Result<Node, DocumentError> {
     let text = check_text(file, bytes, endings)?;
@@ -15,7 +23,8 @@ pub(super) fn parse(file: &str, source: SourceId, bytes: &[u8], endings: LineEnd
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let at = builder.span(*error.marker(), *error.marker());
-            builder.error(at, format!("not valid YAML: {}", error.info()))
+            let hint = SYNTAX_HINTS.iter().find(|(part, _)| error.info().contains(part)).map(|(_, hint)| (*hint).to_owned());
+            DocumentError { hint, ..builder.error(at, format!("not valid YAML: {}", error.info())) }
         })?;
         let span = builder.span(span.start, span.end);
         builder.event(event, span)?;
@@ -31,6 +40,10 @@ pub(super) fn is_forbidden(c: char) -> bool {
 fn check_text<'a>(file: &str, bytes: &'a [u8], endings: LineEndings) -> Result<&'a str, DocumentError> {
     if bytes.len() > MAX_BYTES {
         let message = format!("the document has more than {MAX_BYTES} bytes (16 MiB), the most a document may have");
+        return Err(DocumentError::whole(file, message));
+    }
+    if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_VALUES {
+        let message = format!("the document has more than {MAX_VALUES} commas and opening brackets, so too many values");
         return Err(DocumentError::whole(file, message));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -160,14 +173,13 @@ impl Builder<'_> {
         if style == ScalarStyle::Plain {
             self.check_plain_key(text, span)?;
         }
-        let path = join_key(&self.path(), text);
         let Some(Open::Map { map, key, .. }) = self.open.last_mut() else { unreachable!("a key is expected only inside a map") };
-        if let Some(first) = map.get(text) {
-            let message = format!("duplicate key `{text}`, first written on line {}", first.key_span.start.line);
-            return Err(DocumentError { path, ..self.error(span, message) });
-        }
-        *key = Some((text.to_owned(), span));
-        Ok(())
+        let Some(first) = map.get(text) else {
+            *key = Some((text.to_owned(), span));
+            return Ok(());
+        };
+        let message = format!("duplicate key `{text}`, first written on line {}", first.key_span.start.line);
+        Err(DocumentError { path: join_key(&self.path(), text), ..self.error(span, message) })
     }
 
     fn check_plain_key(&self, text: &str, span: Span) -> Result<(), DocumentError> {
