@@ -1,0 +1,103 @@
+"""All-reduce and all-gather inside one node, by ranks of the group and range of message size.
+
+A library switches algorithm with size (one shot, two shots, then the copy engine's or NCCL's), so a group's times are a few
+straight lines `latency + bytes/bandwidth`, each over one range. The number of ranges is what the data need: a further range
+must take at least `GAIN` off the largest error. Held out: every third size, each predicted from lines fitted to the others.
+
+Tables count bf16 elements; sizes here are bytes. Only rows replayed from a graph are read: eager rows show host time.
+The vLLM rows are what its all-reduce dispatch runs at each size, so the entry named custom-all-reduce covers the sizes at which
+that dispatch falls back to other algorithms too.
+"""
+
+import numpy as np
+
+import forms
+from entry import DEVICE_GRAPH, TABLE_RULE, any_kernel, scope, span
+from fit import summary
+from writer import rounded
+
+GROUPS = (2, 4, 8)
+MAX_RANGES, GAIN = 7, 0.015
+FUSED_RULE = (
+    "the fused kernel is TensorRT-LLM's one- and two-shot all-reduce with the norm in its epilogue: TensorRT-LLM 1.3.0rc20's "
+    "all-reduce rows, the norm's arithmetic taken as hidden behind the exchange"
+)
+NCCL_RULE = "NCCL 2.29.2 rows taken under TensorRT-LLM; the modelled release ships another NCCL 2.2x"
+# kernel, primitive, framework, table, column=value filters, reason, bytes per element of message_size
+TABLES = (
+    ("vllm-csrc/custom-all-reduce", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, TABLE_RULE),
+    ("flashinfer/fused-all-reduce-norm", "collective.all_reduce", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, FUSED_RULE),
+    ("nccl/all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_RULE),
+    ("nccl/all-gather", "collective.all_gather", "nccl/2.29.2", "nccl_perf", {"op_name": "all_gather", "nccl_dtype": "half"}, NCCL_RULE),
+)
+
+
+def line(size, time):
+    """latency + size/bandwidth with the least largest relative error, both terms positive."""
+    if len(size) == 1:
+        return time[0], 1e12, 0.0
+    best = None
+    for i in range(len(size)):
+        for j in range(i + 1, len(size)):
+            slope = max((time[j] - time[i]) / (size[j] - size[i]), 1e-12)
+            latency = max(time[i] - slope * size[i], 0.0)
+            error = (latency + slope * size) / time
+            scale = 2.0 / (error.max() + error.min())
+            worst = np.max(np.abs(error * scale - 1.0))
+            if best is None or worst < best[2]:
+                best = (latency * scale, 1.0 / (slope * scale), worst)
+    return best
+
+
+def ranges_of(size, time):
+    """The fewest ranges that the gain rule admits; breaks lie at measured sizes (algorithms switch at powers of two)."""
+    n = len(size)
+    cost = {(i, j): line(size[i:j], time[i:j]) for i in range(n) for j in range(i + 2, n + 1)}
+    best = {(1, j): (cost[0, j][2], [(0, j)]) for j in range(2, n + 1)}
+    for parts in range(2, MAX_RANGES + 1):
+        for j in range(2 * parts, n + 1):
+            options = [(max(best[parts - 1, i][0], cost[i, j][2]), best[parts - 1, i][1] + [(i, j)])
+                       for i in range(2 * (parts - 1), j - 1) if (parts - 1, i) in best]
+            best[parts, j] = min(options, key=lambda o: o[0])
+    chosen = best[1, n]
+    for parts in range(2, MAX_RANGES + 1):
+        if (parts, n) in best and chosen[0] - best[parts, n][0] > GAIN:
+            chosen = best[parts, n]
+    ranges = []
+    for i, j in chosen[1]:
+        latency, bandwidth, _ = cost[i, j]
+        ranges.append([int(size[j - 1]) if j < n else None, rounded(latency), rounded(bandwidth)])
+    return ranges
+
+
+def any_group(entry):
+    """The family entry for other groups and algorithms: NCCL's times for the widest group measured."""
+    return dict(any_kernel(entry), name=f"any-{entry['primitive'].rsplit('.', 1)[1].replace('_', '-')}")
+
+
+def entries(chip, wheel, report):
+    for kernel, primitive, framework, name, filters, reason in TABLES:
+        whole = wheel.table(chip, "comm", framework, name)
+        for column, value in filters.items():
+            whole = whole.where(whole[column] == value)
+        for group in GROUPS:
+            table = whole.where(whole["num_gpus"] == group)
+            order = np.argsort(table["message_size"])
+            size, time = 2.0 * table["message_size"][order], table["latency_us"][order]
+            held = np.arange(len(size)) % 3 == 1
+            held[-1] = False
+            error = forms.collective({"bytes": size[held]}, {"ranges": ranges_of(size[~held], time[~held])}) / time[held] - 1.0
+            label = f"{kernel.replace('/', '-')}-{group}"
+            report.add("collective", chip, label, "held out", error)
+            ranges = ranges_of(size, time)
+            own = forms.collective({"bytes": size}, {"ranges": ranges}) / time - 1.0
+            report.add("collective", chip, label, "own rows", own)
+            entry = dict(
+                scope(label, primitive, kernel, None, group), method="transferred", form="collective",
+                ranges=[{"up_to": a, "latency": b, "bandwidth": c} for a, b, c in ranges], range={"bytes": span(size)},
+                boundary=DEVICE_GRAPH, sources=[table.cite()],
+                fit=dict(rows=int((~held).sum()), held_out=int(held.sum()), **summary(error)), reason=reason,
+            )
+            yield entry
+        if kernel.startswith("nccl"):
+            yield any_group(entry)

@@ -1,0 +1,40 @@
+"""Kernels that only move data: norms, activations, rotary embedding, token look-up, activation quantisation.
+
+One such kernel is measured for vLLM: static fp8 quantisation (reads 2 bytes and writes 1 for each element). Its floor and share of
+bandwidth are fitted (held out: whole depths) and carried to the others, which are one pass over their operands too.
+"""
+
+import numpy as np
+
+import forms
+import source
+from entry import TABLE_RULE, fitted, scope
+from fit import Free
+
+VLLM = "vllm/0.24.0"
+HELD_DEPTHS = (768, 2560, 5120, 10240)
+CARRIED = (
+    ("norm", "norm"), ("activation", "activation"), ("rope", "rope"), ("embedding", "embedding"),
+)
+RULE = (
+    "not measured: floor and bandwidth share of static fp8 quantisation (vLLM 0.24.0), another kernel of one pass over its operands"
+)
+NVFP4_RULE = "not measured: floor and bandwidth share of static fp8 quantisation (vLLM 0.24.0), a kernel of the same structure"
+BYTES_KNOTS = (1e5, 1e6, 1e7, 1e8, 1e9)
+
+
+def entries(chip, wheel, report):
+    facts = source.facts(chip)
+    table = wheel.table(chip, "quantize", VLLM, "scale_matrix_perf")
+    moved = 3.0 * table["m"].astype(float) * table["k"]
+    inputs = {"bytes": moved, "bandwidth": facts["bandwidth"]}
+    free = [Free("floor", "us", 1.8), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES_KNOTS)]
+    entry, _ = fitted(
+        scope("fp8-quantise", "activation", "vllm-csrc/quantise", "fp8"), "elementwise", chip, forms.stream, table, inputs,
+        np.isin(table["k"], HELD_DEPTHS), free, report, clusters=table["k"], ranges=("bytes",), reason=TABLE_RULE,
+    )
+    yield entry
+    yield dict(entry, name="nvfp4-quantise", format="nvfp4", reason=NVFP4_RULE)
+    for name, primitive in CARRIED:
+        carried = {k: v for k, v in entry.items() if k not in ("kernel", "format")}
+        yield dict(carried, name=name, primitive=primitive, reason=RULE)

@@ -1,0 +1,91 @@
+"""What every family script shares: building an entry of the registry and recording its held-out error."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fit import Problem, summary
+
+TABLE_RELEASE = "0.24.0"
+TABLE_RULE = (
+    "measured on the kernel of the same name in vLLM 0.24.0; its code is not shown unchanged up to the modelled release"
+)
+DEVICE_GRAPH = {"clock": "device", "launch": "graph"}
+
+
+@dataclass
+class Report:
+    """Rows of the held-out report, in the order they were fitted."""
+
+    rows: list = field(default_factory=list)
+
+    def add(self, family, chip, kernel, part, error):
+        size = np.abs(error)
+        self.rows.append((family, chip, kernel, part, len(size), float(np.median(size)), float(np.percentile(size, 90)), float(np.median(error))))
+
+    def text(self):
+        """The report as a page: every entry's error on rows it was not fitted to, and by part of them."""
+        lines = [
+            "# Held-out errors", "",
+            "Relative error of the rounded coefficients on rows left out of the fit (`NOTES.md` says which); bias is the median signed error.",
+            "Written by the fitting command; `own rows` of a collective are the rows its final ranges were chosen on.", "",
+            "| family | chip | entry | part | rows | median | p90 | bias |", "|---|---|---|---|---:|---:|---:|---:|",
+        ]
+        for family, chip, kernel, part, rows, median, p90, bias in self.rows:
+            lines.append(f"| {family} | {chip} | {kernel} | {part} | {rows} | {median:.1%} | {p90:.1%} | {bias:+.1%} |")
+        return "\n".join(lines) + "\n"
+
+
+def span(values):
+    return [float(np.min(values)), float(np.max(values))]
+
+
+def scope(name, primitive, kernel, tensor_format=None, group=None):
+    head = {"name": name, "primitive": primitive}
+    if kernel:
+        library, variant = kernel.split("/")
+        head["kernel"] = {"library": library, "variant": variant}
+    if tensor_format:
+        head["format"] = tensor_format
+    if group:
+        head["group"] = group
+    return head
+
+
+def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=None, clusters=None,
+           ranges=(), method="transferred", reason=TABLE_RULE, parts=(), weights=None, sources=None):
+    """Fits on the rows that are not held out, reports on those that are."""
+    observed = table["latency_us"] if "latency_us" in table.columns else table["observed"]
+    take = lambda mask: {k: v[mask] if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
+    train = ~held
+    problem = Problem(form, take(train), observed[train], free, fixed, None if weights is None else weights[train])
+    solution = problem.solve(clusters[train])
+    error = solution.error(take(held), observed[held])
+    kernel = head["name"]
+    report.add(family, chip, kernel, "held out", error)
+    for label, mask in parts:
+        if (held & mask).any():
+            report.add(family, chip, kernel, label, solution.error(take(held & mask), observed[held & mask]))
+    coefficients, curves = solution.blocks()
+    for name, value in (fixed or {}).items():
+        coefficients[name] = {"value": value, "unit": "ratio", "interval": [value, value]}
+    entry = dict(
+        head, method=method, form=form.__name__, coefficients=coefficients, curves=curves,
+        range={name: span(inputs[name]) for name in ranges}, boundary=DEVICE_GRAPH,
+        sources=sources or [table.cite()],
+        fit=dict(rows=int(train.sum()), held_out=int(held.sum()), **summary(error)), reason=reason,
+    )
+    return entry, solution
+
+
+def stated(head, form, coefficients, method, reason, boundary=DEVICE_GRAPH, ranges=None, curves=None, **more):
+    """An entry that no fit stands behind: roofline, assumed, literature, vendor_spec or not_charged."""
+    return dict(head, method=method, form=form, coefficients=coefficients, curves=curves or {}, range=ranges or {},
+                boundary=boundary, **more, reason=reason)
+
+
+def any_kernel(entry):
+    """The family entry for kernels and formats nothing was measured of: a roofline at the efficiencies of `entry`."""
+    carried = {k: v for k, v in entry.items() if k not in ("kernel", "format", "group", "fit")}
+    return dict(carried, name="any", method="roofline", reason=f"efficiencies and fixed times of {entry['name']} on this chip, for a kernel of the "
+                "same primitive that was not measured")

@@ -1,0 +1,148 @@
+"""Fits one entry's coefficients: robust least squares on the logarithm of predicted over measured time.
+
+Logarithms, so that a 10 us and a 10 ms call weigh the same; a soft L1 loss, so that isolated spikes in the
+tables do not steer the fit. Intervals are 95% from a one-step clustered bootstrap: clusters (whole shapes)
+are drawn with replacement and one Gauss-Newton step is taken from the fitted point.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from writer import rounded
+
+LOSS_SCALE = 0.05
+BOOTSTRAP_DRAWS = 200
+NOTHING = 1e-6            # a time (us) the data drive this low is none at all
+
+
+@dataclass(frozen=True)
+class Free:
+    """A coefficient to fit. `kind`: positive (log space), ratio (0..1], sharpness (1..). A curve has `xs`."""
+
+    name: str
+    unit: str
+    start: object
+    kind: str = "positive"
+    over: str = None
+    xs: tuple = None
+
+    @property
+    def size(self):
+        return len(self.xs) if self.xs else 1
+
+    def encode(self):
+        y = np.broadcast_to(np.asarray(self.start, dtype=float), (self.size,))
+        if self.kind == "ratio":
+            return np.log(y / (1.0 - y))
+        return np.log(y - 1.0) if self.kind == "sharpness" else np.log(y)
+
+    def decode(self, z):
+        if self.kind == "ratio":
+            return 1.0 / (1.0 + np.exp(-z))
+        return 1.0 + np.exp(z) if self.kind == "sharpness" else np.exp(z)
+
+
+def bounds(free):
+    """Keeps a coefficient that the data do not determine from running off to infinity."""
+    span = {"positive": (-16.0, 14.0), "ratio": (-6.0, 4.6), "sharpness": (-3.0, 2.2)}[free.kind]
+    return np.full(free.size, span[0]), np.full(free.size, span[1])
+
+
+class Problem:
+    """One entry: a form, fixed coefficients, free ones, and the measured calls."""
+
+    def __init__(self, form, inputs, observed, free, fixed=None, weights=None):
+        self.form, self.inputs, self.observed = form, inputs, observed
+        self.free, self.fixed = free, fixed or {}
+        self.weights = np.ones(len(observed)) if weights is None else weights
+
+    def values(self, z, post=lambda v: v):
+        out, at = dict(self.fixed), 0
+        for f in self.free:
+            y = [post(v) if v > NOTHING else 0.0 for v in f.decode(z[at : at + f.size])]
+            out[f.name] = (f.over, np.array(f.xs, float), np.array(y)) if f.xs else y[0]
+            at += f.size
+        return out
+
+    def residual(self, z):
+        return self.weights * np.log(self.form(self.inputs, self.values(z)) / self.observed)
+
+    def solve(self, clusters):
+        start = np.concatenate([f.encode() for f in self.free])
+        low, high = (np.concatenate(v) for v in zip(*(bounds(f) for f in self.free)))
+        found = least_squares(
+            self.residual, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1",
+            f_scale=LOSS_SCALE, xtol=1e-10, ftol=1e-10, gtol=1e-10, max_nfev=200,
+        )
+        return Fitted(self, found.x, self._spread(found, clusters))
+
+    def _spread(self, found, clusters):
+        """Standard 95% limits in the encoded space, by the one-step bootstrap over clusters."""
+        jacobian, residual = found.jac, self.residual(found.x)
+        jacobian = self._plain_jacobian(found.x) if jacobian is None else jacobian
+        robust = 1.0 / np.sqrt(1.0 + (residual / LOSS_SCALE) ** 2)
+        names, index = np.unique(clusters, return_inverse=True)
+        plain = self._plain_jacobian(found.x)
+        size = plain.shape[1]
+        normal = np.zeros((len(names), size, size))
+        score = np.zeros((len(names), size))
+        weighted = plain * robust[:, None]
+        for k in range(len(names)):
+            rows = index == k
+            normal[k] = weighted[rows].T @ plain[rows]
+            score[k] = weighted[rows].T @ residual[rows]
+        ridge = 1e-6 * np.eye(size) * max(np.trace(normal.sum(0)) / size, 1e-12)
+        generator = np.random.default_rng(20240901)
+        steps = np.empty((BOOTSTRAP_DRAWS, size))
+        for draw in range(BOOTSTRAP_DRAWS):
+            times = np.bincount(generator.integers(0, len(names), len(names)), minlength=len(names))
+            lhs = np.tensordot(times, normal, axes=1) + ridge
+            steps[draw] = -np.linalg.solve(lhs, times @ score)
+        return np.percentile(steps - np.median(steps, axis=0), [2.5, 97.5], axis=0)
+
+    def _plain_jacobian(self, z):
+        base = self.residual(z)
+        columns = []
+        for i in range(len(z)):
+            step = np.zeros_like(z)
+            step[i] = 1e-5
+            columns.append((self.residual(z + step) - base) / 1e-5)
+        return np.array(columns).T
+
+
+class Fitted:
+    """The solution, rounded as the registry carries it."""
+
+    def __init__(self, problem, z, spread):
+        self.problem, self.z, self.spread = problem, z, spread
+        self.values = problem.values(z, rounded)
+
+    def error(self, inputs, observed):
+        return self.problem.form(inputs, self.values) / observed - 1.0
+
+    def blocks(self):
+        """(coefficients, curves) as the registry writes them."""
+        coefficients, curves, at = {}, {}, 0
+        for f in self.problem.free:
+            z = self.z[at : at + f.size]
+            floor, ceiling = bounds(f)
+            low = f.decode(np.clip(z + self.spread[0][at : at + f.size], floor, ceiling))
+            high = f.decode(np.clip(z + self.spread[1][at : at + f.size], floor, ceiling))
+            at += f.size
+            value = self.values[f.name]
+            ys = np.atleast_1d(value[2] if f.xs else value)
+            limits = [[rounded(a) if y else 0.0, rounded(b)] for y, a, b in zip(ys, np.minimum(low, ys), np.maximum(high, ys))]
+            if f.xs:
+                points = [[float(x), float(y)] for x, y in zip(value[1], value[2])]
+                curves[f.name] = {"over": f.over, "unit": f.unit, "points": points, "intervals": limits}
+            else:
+                coefficients[f.name] = {"value": value, "unit": f.unit, "interval": limits[0]}
+        return coefficients, curves
+
+
+def summary(error):
+    """Median and p90 of the absolute relative error."""
+    size = np.abs(error)
+    return {"median_abs_error": rounded(np.median(size)), "p90_abs_error": rounded(np.percentile(size, 90))}

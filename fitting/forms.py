@@ -1,0 +1,145 @@
+"""The pricing forms: inputs and coefficients -> microseconds.
+
+Twin of `crates/blis-kernel/src/forms/`; `vectors.json` holds the same inputs on both sides. Times are
+microseconds, `bandwidth` bytes per microsecond, `peak` operations per microsecond. A coefficient is a
+number or a curve `(over, xs, ys)`: linear in log x between its points, flat outside. Every function takes
+arrays (or numbers) and works element by element.
+"""
+
+import numpy as np
+
+
+def curve(x, xs, ys):
+    """Log-x linear interpolation, flat outside the points."""
+    return np.interp(np.log(np.maximum(x, 1e-9)), np.log(xs), ys)
+
+
+def blend(a, b, sharpness):
+    """A soft maximum of two terms that overlap: the larger for a large sharpness, the sum for 1."""
+    top = np.maximum(np.maximum(a, b), 1e-12)
+    return top * ((a / top) ** sharpness + (b / top) ** sharpness) ** (1.0 / sharpness)
+
+
+class Coefficients:
+    """Coefficients of one entry; a curve is read at the input it is over."""
+
+    def __init__(self, values, inputs):
+        self._values, self._inputs = values, inputs
+
+    def __getitem__(self, name):
+        value = self._values[name]
+        if isinstance(value, tuple):
+            over, xs, ys = value
+            return curve(self._inputs[over], xs, ys)
+        return value
+
+    def get(self, name, default):
+        return self[name] if name in self._values else default
+
+
+def matmul(x, values):
+    """rows x depth times depth x columns. The latency of one thread block's walk along `depth` (with its
+    fill, drain and, past some depth, the reduction of a split) does not overlap with the body."""
+    x = dict(x)
+    c = Coefficients(values, x)
+    moved = x["weight_bytes"] + x["input_bytes"] * x["rows"] * x["depth"] + 2.0 * x["rows"] * x["columns"]
+    memory = moved / (x["bandwidth"] * c["memory_efficiency"])
+    operations = 2.0 * x["rows"] * x["columns"] * x["depth"]
+    compute = operations / (x["peak"] * c["compute_efficiency"])
+    return c["latency"] + blend(memory, compute, c["sharpness"])
+
+
+def attention_decode(x, values):
+    """One query token per request over `context` cached tokens in all (each request's context cut to the
+    window), on `kv_heads` heads of this rank; `windowed` is 1 where the window cuts any request."""
+    x = dict(x)
+    x["mean_context"] = np.maximum(x["context"] / x["requests"], 1.0)
+    c = Coefficients(values, x)
+    units = x["requests"] * x["kv_heads"]
+    latency = c["latency"] + x["windowed"] * c.get("window_latency", 0.0)
+    per_unit = c["unit_time"] + x["windowed"] * c.get("window_unit_time", 0.0)
+    bytes_read = 2.0 * x["context"] * x["kv_heads"] * x["head_dim"] * x["element_bytes"]
+    memory = bytes_read / (x["bandwidth"] * c["memory_efficiency"])
+    return latency + per_unit * units + memory
+
+
+def attention_pairs(new, cached, window):
+    """Query-key pairs of a causal row of `new` tokens over `cached` ones, cut to `window` (0 = none)."""
+    new, cached, window = (np.asarray(v, dtype=float) for v in (new, cached, window))
+    full = new * cached + new * (new + 1.0) / 2.0
+    limit = np.where(window > 0, window, np.inf)
+    short = np.clip(limit - cached, 0.0, new)          # queries that still see everything before them
+    cut = short * cached + short * (short + 1.0) / 2.0 + (new - short) * np.where(window > 0, window, 0.0)
+    return np.where(new + cached <= limit, full, cut)
+
+
+QUERY_TILE = 128.0
+
+
+def attention_prefill(x, values):
+    """`rows` equal rows of `new` tokens over `cached` ones (unequal rows: sum `work`, take the largest `path`).
+    A tile of 128 queries of one head costs a fixed time and its query-key products; a call can be no shorter
+    than the walk of its longest tile along the keys it sees."""
+    x = dict(x)
+    c = Coefficients(values, x)
+    group = np.where(c["packs_group"] > 0, x["query_heads"] / x["kv_heads"], 1.0)
+    tiles = np.ceil(x["new"] * group / QUERY_TILE) * x["query_heads"] / group
+    pairs = attention_pairs(x["new"], x["cached"], x["window"])
+    operations = 4.0 * pairs * x["query_heads"] * x["head_dim"]
+    cut = (x["window"] > 0) & (x["cached"] + x["new"] > x["window"])
+    tile_time = c["tile_time"] + cut * c.get("window_tile_time", 0.0)
+    moved = 4.0 * x["new"] * x["query_heads"] * x["head_dim"]
+    moved = moved + 2.0 * (2.0 * x["new"] + x["cached"]) * x["kv_heads"] * x["head_dim"] * x["element_bytes"]
+    work = tiles * tile_time + operations / (x["peak"] * c["compute_efficiency"]) + moved / (x["bandwidth"] * c["memory_efficiency"])
+    seen = np.where(cut, np.minimum(x["window"] + QUERY_TILE, x["cached"] + x["new"]), x["cached"] + x["new"])
+    path = c["key_time"] * seen
+    return c["latency"] + blend(x["rows"] * work, path, c["sharpness"])
+
+
+def moe(x, values):
+    """Experts of one layer on one rank: `pairs` (token, expert) pairs land on `hit` of `experts` resident experts.
+    The two terms add up: tiles of a few rows neither hide the reading of their weights nor fill the matrix units."""
+    x = dict(x)
+    x["rows_per_expert"] = np.maximum(x["pairs"] / x["hit"], 1.0)
+    c = Coefficients(values, x)
+    memory = x["hit"] * x["expert_bytes"] / (x["bandwidth"] * c["memory_efficiency"])
+    compute = x["pairs"] * x["pair_operations"] / (x["peak"] * c["compute_efficiency"])
+    fixed = c["floor"] + c.get("expert_time", 0.0) * x["experts"] + c["token_time"] * x["tokens"]
+    return fixed + memory + compute
+
+
+def collective(x, values):
+    """Ranges of one algorithm each: (bytes up to, latency, bytes per microsecond)."""
+    size = np.asarray(x["bytes"], dtype=float)
+    result = np.full(size.shape, np.nan)
+    for up_to, latency, bandwidth in reversed(values["ranges"]):
+        inside = np.ones(size.shape, bool) if up_to is None else size <= up_to
+        result = np.where(inside, latency + size / bandwidth, result)
+    return result
+
+
+def stream(x, values):
+    """A kernel that only reads and writes."""
+    c = Coefficients(values, x)
+    return c["floor"] + x["bytes"] / (x["bandwidth"] * c["memory_efficiency"])
+
+
+def sampling(x, values):
+    """Passes over `rows` rows of `vocabulary` logits."""
+    c = Coefficients(values, x)
+    moved = x["rows"] * x["vocabulary"] * c["bytes_per_logit"]
+    return c["floor"] + moved / (x["bandwidth"] * c["memory_efficiency"])
+
+
+def per_unit(x, values):
+    """Host work, or a launch: base + what each request, token and operation adds."""
+    terms = (("per_request", "requests"), ("per_token", "tokens"), ("per_operation", "operations"))
+    return values["base"] + sum(values.get(name, 0.0) * x[unit] for name, unit in terms)
+
+
+def stored(x, values):
+    """Bytes, not time: base + what each rank of the group and each captured graph adds."""
+    return values["base"] + values.get("per_rank", 0.0) * x["ranks"] + values.get("per_graph", 0.0) * x["graphs"]
+
+
+FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, moe, collective, stream, sampling, per_unit, stored)}

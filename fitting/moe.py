@@ -1,0 +1,156 @@
+"""Experts of a mixture-of-experts layer, per kernel implementation and format.
+
+Held out: tensor-parallel width 4 whole, and token counts 96 and 1536 at every width. Fitted on expert-parallel width 1.
+How many experts a call touches is arithmetic, not a fit: exact for the tables' balanced routing, and for their
+power-law routing the mean over seeded draws of the same law (`routing`).
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+import forms
+import source
+from entry import TABLE_RULE, any_kernel, fitted, scope
+from fit import Free
+from source import Table
+
+VLLM, SGLANG = "vllm/0.24.0", "sglang/0.5.14"
+HELD_WIDTH, HELD_TOKENS = 4, (96, 1536)
+ROWS = (8, 12, 16, 32, 64, 128, 512)
+EXPERT_BYTES = (1e6, 4e6, 16e6, 64e6)
+BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4.0 / (128 * 128), "nvfp4": 0.5 + 1.0 / 16, "int4_group32": 0.5 + 2.0 / 32,
+         "mxfp4": 0.5 + 1.0 / 32, "mxfp4_mxfp8": 0.5 + 1.0 / 32}
+PEAK = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4", "int4_group32": "bf16", "mxfp4": "bf16", "mxfp4_mxfp8": "mxfp8"}
+DRAWS = 64
+
+MARLIN_RULE = (
+    "no gpt-oss rows were measured on this kernel: coefficients of the same kernel on int4 and mxfp4 experts of other shapes "
+    "(vLLM 0.24.0), applied to this format's stored bytes and operations"
+)
+SGLANG_RULE = "the same FlashInfer kernel measured under SGLang 0.5.14; vLLM 0.24.0 has no rows of this shape"
+MARLIN = (("vllm_compressedtensorswna16marlinmoe_marlin_marlinexperts", "int4_wo", "int4_group32"),
+          ("vllm_compressedtensorsw4a4mxfp4moe_marlin_marlinexperts", "w4a16_mxfp4", "mxfp4"))
+# kernel, format, framework, ((kernel_source prefix, moe_dtype, stored format), ...), multiple the kernel pads the
+# intermediate size of a rank to, reason
+HOPPER = (
+    ("openai-triton/mxfp4", "mxfp4", VLLM, (("vllm_gptossmxfp4moe_triton", "w4a16_mxfp4", "mxfp4"),), 64, TABLE_RULE),
+    ("marlin/moe", "mxfp4", VLLM, MARLIN, 64, MARLIN_RULE),
+    ("marlin/moe", "int4_group32", VLLM, MARLIN[:1], 64, TABLE_RULE),
+    ("triton/fused-moe", "bf16", VLLM, (("vllm_unquantizedfusedmoe_triton", "bfloat16", "bf16"),), 1, TABLE_RULE),
+    ("triton/fused-moe", "fp8_block", VLLM, (("vllm_fp8moe_triton", "fp8_block", "fp8_block"),), 1, TABLE_RULE),
+)
+BLACKWELL = (
+    ("flashinfer/trtllm-gen-moe", "mxfp4", VLLM, (("vllm_gptossmxfp4moe_flashinfer_trtllm", "w4a16_mxfp4", "mxfp4"),), 256, TABLE_RULE),
+    ("flashinfer/trtllm-gen-moe", "mxfp4_mxfp8", SGLANG, (("sglang_flashinfer_trtllm_moe", "w4a8_mxfp4_mxfp8", "mxfp4_mxfp8"),), 256, SGLANG_RULE),
+    ("flashinfer/trtllm-gen-moe", "bf16", VLLM, (("vllm_unquantizedfusedmoe_flashinfer_trtllm", "bfloat16", "bf16"),), 1, TABLE_RULE),
+    ("flashinfer/trtllm-gen-moe", "fp8", VLLM, (("vllm_modeloptfp8moe_flashinfer_trtllm", "fp8", "fp8"),), 1, TABLE_RULE),
+    ("flashinfer/trtllm-gen-moe", "fp8_block", VLLM, (("vllm_fp8moe_flashinfer_trtllm", "fp8_block", "fp8_block"),), 1, TABLE_RULE),
+    ("flashinfer/trtllm-gen-moe", "nvfp4", VLLM, (("vllm_compressedtensorsw4a4nvfp4moe_flashinfer_trtllm", "nvfp4", "nvfp4"),), 1, TABLE_RULE),
+    ("marlin/moe", "mxfp4", VLLM, MARLIN, 64, MARLIN_RULE),
+    ("marlin/moe", "int4_group32", VLLM, MARLIN[:1], 64, TABLE_RULE),
+)
+KERNELS = {"h100": HOPPER, "h200": HOPPER, "b200": BLACKWELL}
+
+
+def draw_counts(tokens, experts, topk, alpha, generator):
+    """Pairs per expert under the tables' power-law routing: expert weights from a bounded power law by inversion,
+    scaled to the number of pairs and rounded to it by largest remainder (which of several roundings the tables used was told
+    from the memory-bound rows, where the time against balanced routing gives the number of experts hit)."""
+    low, high = (1.0, 0.8 * tokens) if tokens * topk > experts else (0.01, 2.0)
+    u = generator.random(experts)
+    e = 1.0 - alpha
+    weight = ((high**e - low**e) * u + low**e) ** (1.0 / e)
+    share = weight / weight.sum() * tokens * topk
+    counts = np.rint(share).astype(int)
+    missing = tokens * topk - counts.sum()
+    order = np.argsort(counts - share, kind="stable")          # the most rounded down first
+    if missing > 0:
+        np.add.at(counts, order[np.arange(missing) % experts], 1)
+    for expert in order[::-1]:
+        if missing < 0 and counts[expert] > 1:
+            counts[expert] -= 1
+            missing += 1
+    return counts
+
+
+@lru_cache(maxsize=None)
+def routing(tokens, experts, topk, distribution):
+    """Expected number of distinct experts hit."""
+    if distribution == "balanced":
+        return float(min(experts, tokens * topk))
+    generator = np.random.default_rng(7)
+    alpha = float(distribution.rsplit("_", 1)[1])
+    return float(np.mean([(draw_counts(tokens, experts, topk, alpha, generator) > 0).sum() for _ in range(DRAWS)]))
+
+
+def padded(inter, multiple):
+    return np.ceil(inter / multiple) * multiple
+
+
+def inputs_of(table, facts, stored, multiple, peak):
+    t = {n: table[n] for n in ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "distribution")}
+    tokens, topk, experts = (t[n].astype(float) for n in ("num_tokens", "topk", "num_experts"))
+    hit = np.array([routing(*key) for key in zip(t["num_tokens"].tolist(), t["num_experts"].tolist(), t["topk"].tolist(), t["distribution"].tolist())])
+    inter = t["inter_size"] / t["moe_tp_size"]
+    matrices = 3.0 - table["ungated"]
+    elements = matrices * t["hidden_size"] * padded(inter, multiple)
+    return {
+        "tokens": tokens, "experts": experts, "pairs": tokens * topk, "hit": hit, "expert_bytes": stored * elements,
+        "pair_operations": 2.0 * matrices * t["hidden_size"] * inter, "bandwidth": facts["bandwidth"], "peak": facts["peak"][peak],
+    }
+
+
+UNGATED = ((1024, 2688), (2048, 5120), (2688, 1856), (4096, 2688), (8192, 5120))   # Nemotron-H shapes: squared ReLU, two matrices
+
+
+def rows_of(wheel, chip, framework, sources):
+    """The measured calls of one of our kernels, with each row's stored bytes per weight; rows are joined."""
+    tables = []
+    whole = wheel.table(chip, "moe", framework, "moe_perf")
+    for prefix, dtype, stored in sources:
+        starts = np.char.startswith(whole["kernel_source"].astype(str), prefix)
+        part = whole.where(starts & (whole["moe_dtype"] == dtype) & (whole["moe_ep_size"] == 1))
+        part.columns["stored"] = np.full(len(part), BYTES[stored])
+        tables.append(part)
+    columns = {n: np.concatenate([t[n] for t in tables]) for n in tables[0].columns}
+    joined = Table(columns, whole.source, whole.path, whole.sha256)
+    shape = list(zip(joined["hidden_size"].tolist(), joined["inter_size"].tolist()))
+    joined.columns["ungated"] = np.array([float(s in UNGATED) for s in shape])
+    return joined
+
+
+EXPERT_KNOTS = {
+    ("openai-triton/mxfp4", "mxfp4"): (2e6, 4e6, 8e6, 14e6),
+    ("flashinfer/trtllm-gen-moe", "mxfp4"): (2e6, 4e6, 8e6, 14e6),
+    ("flashinfer/trtllm-gen-moe", "mxfp4_mxfp8"): (2e6, 4e6, 8e6, 14e6),
+}
+
+
+def entries(chip, wheel, report):
+    facts = source.facts(chip)
+    first = None
+    for kernel, tensor_format, framework, sources, multiple, reason in KERNELS[chip]:
+        table = rows_of(wheel, chip, framework, sources)
+        inputs = inputs_of(table, facts, table["stored"], multiple, PEAK[tensor_format])
+        tp = table["moe_tp_size"]
+        held = (tp == HELD_WIDTH) | np.isin(table["num_tokens"], HELD_TOKENS)
+        shape = table["hidden_size"] * 1e6 + table["inter_size"] + 0.01 * table["num_experts"]
+        free = [
+            Free("floor", "us", 20.0),
+            Free("expert_time", "us", 0.02),
+            Free("token_time", "us", 0.005),
+            Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=EXPERT_KNOTS.get((kernel, tensor_format), EXPERT_BYTES)),
+            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS),
+        ]
+        tokens = inputs["tokens"]
+        parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),
+                 ("power law", table["distribution"] != "balanced"))
+        entry, _ = fitted(
+            scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format), "moe", chip, forms.moe,
+            table, inputs, held, free, report, clusters=shape * 100 + tp, ranges=("tokens", "experts", "hit", "expert_bytes"),
+            parts=parts, reason=reason,
+        )
+        yield entry
+        first = first or entry
+    yield any_kernel(first)

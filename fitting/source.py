@@ -1,0 +1,77 @@
+"""Reads operator tables from the pinned wheel, and chip facts from the catalog.
+
+The wheel is verified by SHA-256 before anything in it is read. Only Parquet tables below the
+pinned root are opened; the end-to-end sample in the same wheel is never read.
+"""
+
+import hashlib
+import io
+import tomllib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as parquet
+import yaml
+
+HERE = Path(__file__).resolve().parent
+PINS = tomllib.loads((HERE / "sources.toml").read_text())
+PACKAGE = "aiconfigurator-core"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One operator table: named columns, latency in microseconds, and where it came from."""
+
+    columns: dict
+    source: str
+    path: str
+    sha256: str
+
+    def __getitem__(self, name):
+        return self.columns[name]
+
+    def __len__(self):
+        return len(self.columns["latency_us"])
+
+    def where(self, mask):
+        columns = {name: values[mask] for name, values in self.columns.items()}
+        return Table(columns, self.source, self.path, self.sha256)
+
+    def cite(self):
+        return {"source": self.source, "table": self.path, "sha256": self.sha256, "rows": len(self)}
+
+
+class Wheel:
+    """The operator database, read from inside its wheel."""
+
+    def __init__(self, path):
+        pin = PINS[PACKAGE]
+        data = Path(path).read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != pin["sha256"]:
+            raise SystemExit(f"{path}: SHA-256 is {digest}, the pinned {pin['file']} has {pin['sha256']}")
+        self._zip = zipfile.ZipFile(io.BytesIO(data))
+        self._root = pin["root"]
+        self._source = f"{PACKAGE}-{pin['version']}"
+        self._cache = {}
+
+    def table(self, chip, family, framework, name):
+        """`family/framework/name` of one chip; `latency` (milliseconds there) becomes microseconds."""
+        path = f"{PINS['chips'][chip]}/{family}/{framework}/{name}"
+        if path not in self._cache:
+            raw = self._zip.read(f"{self._root}/{path}.parquet")
+            data = parquet.read_table(io.BytesIO(raw))
+            columns = {c: np.array(data[c].to_pylist()) for c in data.column_names}
+            columns["latency_us"] = columns.pop("latency") * 1e3
+            self._cache[path] = Table(columns, self._source, path, hashlib.sha256(raw).hexdigest())
+        return self._cache[path]
+
+
+def facts(chip):
+    """What the catalog states of one chip: memory bandwidth (bytes per microsecond), second-level cache (bytes), peaks
+    (operations per microsecond) by activation format."""
+    document = yaml.safe_load((HERE.parent / "catalog" / "hardware" / f"{chip}.yaml").read_text())
+    peak = {name: cited["value"] / 1e6 for name, cited in document["peak"].items()}
+    return {"bandwidth": document["memory_bandwidth"]["value"] / 1e6, "l2_cache": float(document["l2_cache"]["value"]), "peak": peak}

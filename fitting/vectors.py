@@ -1,0 +1,87 @@
+"""Writes `vectors.json`: inputs and coefficients -> what `forms.py` answers, for the Rust twins to agree with.
+
+Seeded draws, so the file changes only with a form. Numbers are rounded before they are used, so both sides read the same ones.
+"""
+
+import json
+
+import numpy as np
+
+import forms
+
+CASES = 30
+CURVE_POINTS = 4
+PICK = {  # name -> (low, high) drawn evenly in log space; integers where both ends are
+    "rows": (1, 8192), "columns": (128, 65536), "depth": (128, 32768), "weight_bytes": (1e5, 1e9), "input_bytes": (0.5, 4.0),
+    "bandwidth": (1e6, 8e6), "peak": (3e8, 9e9), "requests": (1, 256), "context": (300, 500000), "kv_heads": (1, 8),
+    "query_heads": (8, 64), "head_dim": (64, 128), "element_bytes": (1, 2), "new": (1, 8192), "cached": (1, 30000), "window": (64, 4096),
+    "tokens": (1, 8192), "experts": (8, 256), "hit": (1, 256), "pairs": (1, 65536), "expert_bytes": (1e5, 1e8), "pair_operations": (1e5, 1e8),
+    "bytes": (100, 1e9), "vocabulary": (30000, 200000), "operations": (1, 500), "ranks": (1, 8), "graphs": (1, 80),
+}
+SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
+    "matmul": (("rows", "columns", "depth", "weight_bytes", "input_bytes", "bandwidth", "peak"),
+               {"latency": "depth", "compute_efficiency": "rows"}, ("memory_efficiency", "sharpness")),
+    "attention_decode": (("requests", "context", "windowed", "kv_heads", "head_dim", "element_bytes", "bandwidth"),
+                         {"latency": "mean_context", "memory_efficiency": "head_dim"}, ("unit_time", "window_latency", "window_unit_time")),
+    "attention_prefill": (("rows", "new", "cached", "window", "query_heads", "kv_heads", "head_dim", "element_bytes", "bandwidth", "peak"),
+                          {"tile_time": "head_dim", "key_time": "head_dim", "compute_efficiency": "head_dim"},
+                          ("latency", "window_tile_time", "memory_efficiency", "sharpness", "packs_group")),
+    "moe": (("tokens", "experts", "pairs", "hit", "expert_bytes", "pair_operations", "bandwidth", "peak"),
+            {"memory_efficiency": "expert_bytes", "compute_efficiency": "rows_per_expert"}, ("floor", "expert_time", "token_time")),
+    "collective": (("bytes",), {}, ()),
+    "stream": (("bytes", "bandwidth"), {"memory_efficiency": "bytes"}, ("floor",)),
+    "sampling": (("rows", "vocabulary", "bandwidth"), {}, ("floor", "bytes_per_logit", "memory_efficiency")),
+    "per_unit": (("requests", "tokens", "operations"), {}, ("base", "per_request", "per_token", "per_operation")),
+    "stored": (("ranks", "graphs"), {}, ("base", "per_rank", "per_graph")),
+}
+DERIVED = {"mean_context": (1, 100000), "rows_per_expert": (1, 1000)}
+
+
+def log_even(generator, low, high):
+    value = float(np.exp(generator.uniform(np.log(low), np.log(high))))
+    return float(round(value)) if isinstance(low, int) and isinstance(high, int) else float(f"{value:.6g}")
+
+
+def coefficient(generator, name):
+    if name.endswith("efficiency"):
+        return float(f"{generator.uniform(0.05, 1.0):.4g}")
+    if name == "sharpness":
+        return float(f"{generator.uniform(1.0, 9.0):.4g}")
+    if name == "packs_group":
+        return float(generator.integers(0, 2))
+    return float(f"{generator.uniform(0.0, 30.0):.4g}")
+
+
+def case(generator, form):
+    names, curves, scalars = SHAPES[form]
+    x = {n: float(generator.integers(0, 2)) if n == "windowed" else log_even(generator, *PICK[n]) for n in names}
+    if form == "attention_prefill":
+        x["window"] = x["window"] if generator.integers(0, 2) else 0.0
+        x["query_heads"] = x["kv_heads"] * float(generator.integers(1, 9))
+        x["cached"] = x["cached"] if generator.integers(0, 2) else 0.0
+    values, written = {}, {n: coefficient(generator, n) for n in scalars}
+    values.update(written)
+    if form == "collective":
+        edges = sorted({int(log_even(generator, 100.0, 1e9)) for _ in range(4)})
+        ranges = [[e, coefficient(generator, "latency"), log_even(generator, 1e3, 1e6)] for e in edges]
+        ranges.append([None, coefficient(generator, "latency"), log_even(generator, 1e3, 1e6)])
+        values["ranges"] = ranges
+        written["ranges"] = [{"up_to": a, "latency": b, "bandwidth": c} for a, b, c in ranges]
+    shown = {}
+    for name, over in curves.items():
+        low, high = PICK[over] if over in PICK else DERIVED[over]
+        xs = sorted({log_even(generator, low, high) for _ in range(CURVE_POINTS)})
+        ys = [coefficient(generator, name) for _ in xs]
+        values[name] = (over, np.array(xs), np.array(ys))
+        shown[name] = {"over": over, "points": [[a, b] for a, b in zip(xs, ys)]}
+    answer = float(forms.FORMS[form](x, values))
+    return {"inputs": x, "coefficients": written, "curves": shown, "answer": answer}
+
+
+def text():
+    generator = np.random.default_rng(1)
+    lines = []
+    for form in SHAPES:
+        cases = ",\n".join("    " + json.dumps(case(generator, form)) for _ in range(CASES))
+        lines.append(f'  "{form}": [\n{cases}\n  ]')
+    return "{\n" + ",\n".join(lines) + "\n}\n"
