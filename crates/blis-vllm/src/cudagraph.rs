@@ -1,0 +1,139 @@
+//! Which captured graph a step replays, and to what size it is padded.
+//!
+//! upstream: vllm `v1/worker/gpu/cudagraph_utils.py::CudaGraphManager._init_candidates`, `dispatch`; `v1/worker/utils.py::get_uniform_decode_token_count`
+//!
+//! The rules of the second model runner, the default. Per token count: first the smallest graph of the whole pass, if its condition
+//! holds, then the smallest piecewise graph, else no graph and no padding.
+//!
+//! Left out: several query lengths per decode, adapters, microbatches, agreement between data-parallel ranks.
+
+use blis_contracts::step::Launch;
+
+use crate::config::CudagraphMode;
+
+/// The captured graphs, as a table over token counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaGraphs {
+    full: Vec<u32>,
+    piecewise: Vec<u32>,
+    /// Whether a graph of the whole pass takes batches with prompts too.
+    full_takes_prompts: bool,
+    max_num_seqs: u32,
+    /// The smallest graph of at least so many tokens, by token count; 0 where none is large enough.
+    smallest_full: Vec<u32>,
+    smallest_piecewise: Vec<u32>,
+}
+
+/// How a step is launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dispatch {
+    /// What is replayed.
+    pub launch: Launch,
+    /// Tokens it computes, padding included.
+    pub padded_tokens: u32,
+}
+
+impl CudaGraphs {
+    /// Captures `sizes` as `mode` says. Pure decodes never need a graph beyond `max_num_seqs` tokens.
+    pub fn new(mode: CudagraphMode, sizes: &[u32], max_num_seqs: u32) -> Self {
+        let mut sizes = sizes.to_vec();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let of = |part: CudagraphMode, wanted: CudagraphMode| if part == wanted { sizes.clone() } else { Vec::new() };
+        let separate = mode.decode() != mode.mixed();
+        let mut full = of(mode.decode(), CudagraphMode::Full);
+        if separate {
+            full.retain(|size| *size <= max_num_seqs);
+        }
+        let piecewise = of(mode.mixed(), CudagraphMode::Piecewise);
+        Self {
+            smallest_full: smallest_at_least(&full),
+            smallest_piecewise: smallest_at_least(&piecewise),
+            full,
+            piecewise,
+            full_takes_prompts: !separate,
+            max_num_seqs,
+        }
+    }
+
+    /// Token counts with a graph of the whole pass, ascending.
+    pub fn full_sizes(&self) -> &[u32] {
+        &self.full
+    }
+
+    /// Token counts with a piecewise graph, ascending.
+    pub fn piecewise_sizes(&self) -> &[u32] {
+        &self.piecewise
+    }
+
+    /// How a step of `tokens` tokens over `requests` requests is launched. `uniform_decode`: every request computes one token over
+    /// tokens computed before; the last token of a prompt counts, a prompt of one token does not.
+    #[inline]
+    pub fn dispatch(&self, tokens: u32, requests: u32, uniform_decode: bool) -> Dispatch {
+        let find = |table: &[u32]| table.get(tokens as usize).copied().filter(|size| *size > 0);
+        if let Some(size) = find(&self.smallest_full) {
+            let rows = if self.full_takes_prompts { size.min(self.max_num_seqs) } else { size };
+            if (uniform_decode || self.full_takes_prompts) && requests <= rows {
+                return Dispatch { launch: Launch::Full, padded_tokens: size };
+            }
+        }
+        match find(&self.smallest_piecewise) {
+            Some(size) => Dispatch { launch: Launch::Piecewise, padded_tokens: size },
+            None => Dispatch { launch: Launch::Eager, padded_tokens: tokens },
+        }
+    }
+}
+
+fn smallest_at_least(sizes: &[u32]) -> Vec<u32> {
+    let mut table = Vec::new();
+    for size in sizes {
+        table.resize(*size as usize + 1, *size);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1, 2, 4, 8 to 248 by 8, 256 to 512 by 16: upstream's default list with a ceiling of 512.
+    fn default_sizes() -> Vec<u32> {
+        [1, 2, 4].into_iter().chain((8..256).step_by(8)).chain((256..=512).step_by(16)).collect()
+    }
+
+    fn dispatch(mode: CudagraphMode, tokens: u32, requests: u32, decode: bool) -> (Launch, u32) {
+        let found = CudaGraphs::new(mode, &default_sizes(), 1024).dispatch(tokens, requests, decode);
+        (found.launch, found.padded_tokens)
+    }
+
+    #[test]
+    fn the_default_mode_replays_whole_graphs_for_decodes_and_pieces_for_prompts() {
+        let mode = CudagraphMode::FullAndPiecewise;
+        assert_eq!(dispatch(mode, 9, 9, true), (Launch::Full, 16));
+        assert_eq!(dispatch(mode, 300, 300, true), (Launch::Full, 304));
+        assert_eq!(dispatch(mode, 70, 3, false), (Launch::Piecewise, 72));
+        assert_eq!(dispatch(mode, 513, 513, true), (Launch::Eager, 513));
+    }
+
+    #[test]
+    fn a_mode_without_piecewise_graphs_runs_prompts_eagerly() {
+        assert_eq!(dispatch(CudagraphMode::FullDecodeOnly, 9, 9, true), (Launch::Full, 16));
+        assert_eq!(dispatch(CudagraphMode::FullDecodeOnly, 9, 2, false), (Launch::Eager, 9));
+    }
+
+    #[test]
+    fn one_graph_for_all_batches_takes_prompts_too() {
+        assert_eq!(dispatch(CudagraphMode::Full, 70, 3, false), (Launch::Full, 72));
+        assert_eq!(dispatch(CudagraphMode::Piecewise, 70, 70, true), (Launch::Piecewise, 72));
+        assert_eq!(dispatch(CudagraphMode::None, 70, 70, true), (Launch::Eager, 70));
+    }
+
+    #[test]
+    fn decode_graphs_end_at_the_most_requests_a_step_can_hold() {
+        let graphs = CudaGraphs::new(CudagraphMode::FullAndPiecewise, &default_sizes(), 64);
+        assert_eq!(graphs.full_sizes().last(), Some(&64));
+        assert_eq!(graphs.piecewise_sizes().last(), Some(&512));
+        let beyond = CudaGraphs::new(CudagraphMode::FullAndPiecewise, &[1, 2, 4, 8], 5).dispatch(5, 5, true);
+        assert_eq!((beyond.launch, beyond.padded_tokens), (Launch::Piecewise, 8));
+    }
+}

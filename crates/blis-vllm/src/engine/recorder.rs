@@ -1,0 +1,39 @@
+//! Who may look on while an engine runs: the trace writer. A run without one pays a null check per step.
+
+use blis_contracts::engine::Input;
+use blis_contracts::request::RequestSlot;
+use blis_contracts::units::SimTime;
+
+use crate::sched::batch::Batch;
+use crate::sched::scheduler::{Output, Scheduler};
+
+/// Sees each call of the step function, in the order in which things happen. Nothing it does can change the run.
+pub trait Recorder: std::fmt::Debug {
+    /// The loop read an input from its queue.
+    fn input(&mut self, input: &Input);
+
+    /// The step function was called.
+    fn called(&mut self, call: u64, now: SimTime);
+
+    /// A batch was formed.
+    fn scheduled(&mut self, scheduler: &Scheduler, batch: &Batch);
+
+    /// A batch's output was processed.
+    fn processed(&mut self, scheduler: &Scheduler, done: Processed<'_>);
+
+    /// The step function returned; `queue` holds the calls that formed the batches in flight, oldest first.
+    fn returned(&mut self, scheduler: &Scheduler, queue: &mut dyn Iterator<Item = u64>);
+}
+
+/// A processed batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Processed<'a> {
+    /// The call that had formed it.
+    pub call: u64,
+    /// When the wait for it ended.
+    pub at: SimTime,
+    /// Live requests that were aborted between the wait and the processing.
+    pub aborted: &'a [RequestSlot],
+    /// What the requests gained.
+    pub outputs: &'a [Output],
+}

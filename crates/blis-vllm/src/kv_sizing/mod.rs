@@ -1,0 +1,244 @@
+//! Start-up sizing: which layers share block tables, and how many blocks the memory holds.
+//!
+//! upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_configs`, `_check_enough_kv_cache_memory`, `get_kv_cache_capacity`
+//!
+//! Reading order: [`size`] here, the grouping in [`groups`].
+//!
+//! Left out: several workers with different layers, pages of different sizes, packed layouts, host pools, draft layers.
+
+pub mod groups;
+
+#[cfg(test)]
+mod tests;
+
+use groups::{LayerGroup, group_layers};
+
+use crate::kv::blocks_for;
+use crate::kv::group::{Attention, Retention};
+use crate::kv::manager::KvConfig;
+
+/// The KV cache of one layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerKv {
+    /// The layer's name, for messages and traces.
+    pub name: String,
+    /// How it looks back.
+    pub attention: Attention,
+    /// Bytes of keys and values of one token on one rank.
+    pub bytes_per_token: u64,
+}
+
+/// What sizing starts from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SizingInput {
+    /// The layers, in order.
+    pub layers: Vec<LayerKv>,
+    /// Tokens of one block.
+    pub block_size: u32,
+    /// Longest sequence.
+    pub max_model_len: u32,
+    /// Whether the longest sequence may be lowered to what fits (`--max-model-len auto`).
+    pub max_model_len_fits_memory: bool,
+    /// Most tokens scheduled but not processed.
+    pub max_in_flight_tokens: u32,
+    /// Whether layers with a window are given blocks for every token.
+    pub disable_hybrid_kv_cache_manager: bool,
+    /// Bytes the profiler found for KV on one rank.
+    pub available_bytes: u64,
+    /// Blocks of the pool, whatever the bytes.
+    pub num_gpu_blocks_override: Option<u32>,
+    /// Retention interval of sliding-window groups; absent keeps every block.
+    pub prefix_cache_retention_interval: Option<u32>,
+    /// Share of the blocks kept free at admission.
+    pub watermark: f64,
+    /// Whether prompts are looked up in, and remembered by, the cache.
+    pub enable_prefix_caching: bool,
+}
+
+/// A sized KV cache.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SizedKv {
+    /// The groups, in upstream's order.
+    pub groups: Vec<LayerGroup>,
+    /// Bytes of one block of one layer on one rank.
+    pub page_bytes: u64,
+    /// Bytes of one block of the pool on one rank.
+    pub bytes_per_block: u64,
+    /// Blocks one request of the greatest length takes.
+    pub blocks_per_request: u32,
+    /// Tokens upstream reports as the cache's size.
+    pub capacity_tokens: u64,
+    /// Requests of the greatest length that fit at once.
+    pub max_concurrency: f64,
+    /// The KV manager's settings.
+    pub config: KvConfig,
+}
+
+/// The KV cache cannot be set up. Messages are upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KvSizingError {
+    /// Nothing is left for KV.
+    #[error(
+        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine (this flag also controls CPU memory reservation on the CPU backend, despite its name). See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
+    )]
+    NoMemory,
+    /// Not even one request of the greatest length fits.
+    #[error(
+        "To serve at least one request with the model's max seq len ({max_model_len}), ({} GiB KV cache is needed, which is larger than the available KV cache memory ({} GiB). {}Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing `max_model_len` when initializing the engine. See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details.",
+        gib(*needed), gib(*available), estimate(*estimated_max_model_len)
+    )]
+    RequestDoesNotFit {
+        /// The greatest length.
+        max_model_len: u32,
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes there are, the placeholder block taken off.
+        available: u64,
+        /// The greatest length that would fit; 0 for none.
+        estimated_max_model_len: u32,
+    },
+    /// The length was to be fitted, and not even one token fits.
+    #[error(
+        "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. Try increasing `gpu_memory_utilization`."
+    )]
+    NothingFits,
+    /// With the hybrid manager disabled, windows of different widths cannot share a block table.
+    #[error("Failed to promote local KV cache specs to one unified type.")]
+    CannotPromote,
+    /// A group of layers has one window.
+    #[error("All attention layers in the same KV cache group must have the same window size.")]
+    MixedWindows,
+    /// Retention has nothing to act on.
+    #[error(
+        "prefix_cache_retention_interval is set but this model has no sliding-window or Mamba KV cache group, so retention has no effect. Set it to 0 (it only applies to sliding-window and Mamba attention)."
+    )]
+    RetentionWithoutWindow,
+    /// Retention does not fall on block edges.
+    #[error("prefix_cache_retention_interval ({interval}) must be non-negative and a multiple of scheduler_block_size ({block_size}).")]
+    RetentionOffBlocks {
+        /// The interval.
+        interval: u32,
+        /// Tokens of one block.
+        block_size: u32,
+    },
+    /// Pages of different sizes share blocks by rules that are not modelled.
+    #[error(
+        "layers `{first}` and `{second}` store {first_bytes} and {second_bytes} bytes of KV per token; layers that differ in this are not modelled"
+    )]
+    MixedPages {
+        /// A layer.
+        first: String,
+        /// Its bytes per token.
+        first_bytes: u64,
+        /// The first layer that differs.
+        second: String,
+        /// Its bytes per token.
+        second_bytes: u64,
+    },
+    /// The model has no layer with a KV cache.
+    #[error("the model has no attention layer; models without a KV cache are not modelled")]
+    NoLayers,
+}
+
+/// Sizes the KV cache, or says why the engine would not start.
+pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
+    let groups = group_layers(&input.layers, input.disable_hybrid_kv_cache_manager)?;
+    let retention = retention(input, &groups)?;
+    let page_bytes = input.layers[0].bytes_per_token * u64::from(input.block_size);
+    let widest = groups.iter().map(|group| group.layers.len() as u64).max().ok_or(KvSizingError::NoLayers)?;
+    let bytes_per_block = widest * page_bytes;
+    let available = input.num_gpu_blocks_override.map_or(input.available_bytes, |blocks| u64::from(blocks) * bytes_per_block);
+    // The placeholder block is never handed out.
+    let usable = available.checked_sub(bytes_per_block).filter(|bytes| *bytes > 0);
+    let blocks_of = |length| blocks_per_request(input, &groups, length);
+    let fitting = |bytes| longest_fitting(input.max_model_len, |length| bytes_per_block * u64::from(blocks_of(length)) <= bytes);
+    let mut max_model_len = input.max_model_len;
+    if input.max_model_len_fits_memory {
+        max_model_len = match fitting(usable.unwrap_or(0)) {
+            0 => return Err(KvSizingError::NothingFits),
+            length => length,
+        };
+    }
+    let usable = usable.ok_or(KvSizingError::NoMemory)?;
+    let needed = bytes_per_block * u64::from(blocks_of(max_model_len));
+    if needed > usable {
+        let estimated_max_model_len = fitting(usable);
+        return Err(KvSizingError::RequestDoesNotFit { max_model_len, needed, available: usable, estimated_max_model_len });
+    }
+    let num_blocks = u32::try_from(available / bytes_per_block).expect("a device holds fewer than 2^32 blocks");
+    let blocks_per_request = blocks_of(max_model_len);
+    let max_concurrency = f64::from(num_blocks) / f64::from(blocks_per_request);
+    let config = KvConfig {
+        groups: groups.iter().map(|group| group.attention).collect(),
+        block_size: input.block_size,
+        num_blocks,
+        enable_prefix_caching: input.enable_prefix_caching,
+        retention,
+        watermark_blocks: floor(input.watermark * f64::from(num_blocks)),
+        max_model_len,
+        max_in_flight_tokens: input.max_in_flight_tokens,
+    };
+    let capacity_tokens = u64::from(floor(max_concurrency * f64::from(max_model_len)));
+    Ok(SizedKv { groups, page_bytes, bytes_per_block, blocks_per_request, capacity_tokens, max_concurrency, config })
+}
+
+/// Blocks that one request of `max_model_len` tokens takes at most, over all groups.
+fn blocks_per_request(input: &SizingInput, groups: &[LayerGroup], max_model_len: u32) -> u32 {
+    let blocks = |group: &LayerGroup| {
+        let cap = group.attention.admission_cap(input.block_size, input.max_in_flight_tokens, max_model_len);
+        cap.unwrap_or_else(|| blocks_for(max_model_len, input.block_size))
+    };
+    groups.iter().map(blocks).sum()
+}
+
+/// The greatest length up to `limit` that fits; 0 for none. Longer never fits where shorter does not.
+fn longest_fitting(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    let (mut fitting, mut failing) = (0, limit + 1);
+    while failing - fitting > 1 {
+        let middle = fitting + (failing - fitting) / 2;
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            failing = middle;
+        }
+    }
+    fitting
+}
+
+fn retention(input: &SizingInput, groups: &[LayerGroup]) -> Result<Retention, KvSizingError> {
+    let has_window = groups.iter().any(|group| group.attention != Attention::Full);
+    match input.prefix_cache_retention_interval {
+        None => Ok(Retention::Dense),
+        Some(0) => Ok(Retention::Replay),
+        Some(_) if !has_window => Err(KvSizingError::RetentionWithoutWindow),
+        Some(interval) if !interval.is_multiple_of(input.block_size) => {
+            Err(KvSizingError::RetentionOffBlocks { interval, block_size: input.block_size })
+        }
+        Some(interval) => Ok(Retention::Interval(interval)),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the value is checked to be a non-negative u32 before the cast"
+)]
+fn floor(value: f64) -> u32 {
+    let whole = libm::floor(value);
+    assert!((0.0..=f64::from(u32::MAX)).contains(&whole), "{value} is not a count");
+    whole as u32
+}
+
+/// Bytes in GiB, rounded to two digits and printed without needless zeros, as upstream prints them.
+fn gib(bytes: u64) -> String {
+    let rounded = format!("{:.2}", bytes as f64 / f64::from(1_u32 << 30));
+    let trimmed = rounded.trim_end_matches('0');
+    if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_owned() }
+}
+
+fn estimate(max_model_len: u32) -> String {
+    if max_model_len == 0 {
+        return String::new();
+    }
+    format!("Based on the available memory, the estimated maximum model length is {max_model_len}. ")
+}

@@ -1,0 +1,135 @@
+//! The port's own trace of an oracle scenario, in the format the oracle records upstream's in (`oracle/FORMAT.md`).
+//!
+//! The engine is driven through the same trait as by the simulator; a recorder reads its state. Reading order: [`scenario`] (the file),
+//! `setup` (the engine it asks for), [`run`] (the clock), `recorder` (the lines).
+
+mod model;
+mod recorder;
+pub mod scenario;
+mod setup;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use blis_contracts::engine::{Effects, Engine, Input};
+use blis_contracts::environment::{Environment, EnvironmentError, MemoryBreakdown, PlanId};
+use blis_contracts::model::ModelGraph;
+use blis_contracts::plan::PoolPlan;
+use blis_contracts::request::{Request, RequestId, RequestSlot, Segment};
+use blis_contracts::step::{StepEstimate, StepShape};
+use blis_contracts::units::SimTime;
+
+use crate::engine::VllmEngine;
+use recorder::TraceRecorder;
+use scenario::{Scenario, ScenarioRequest};
+pub use setup::{Header, HeaderConfig, SetupError};
+
+/// Runs a scenario and returns its trace, a line per call of the step function after the header. `each_step` sees the engine between
+/// two instants.
+pub fn run(scenario: &Scenario, header: &Header, each_step: &mut dyn FnMut(&VllmEngine)) -> Result<Vec<String>, SetupError> {
+    let (parts, header) = setup::engine_parts(scenario, header)?;
+    let first = serde_json::to_string(&header).expect("a header has only text keys");
+    let lines = Rc::new(RefCell::new(vec![first]));
+    let mut events = events(scenario);
+    let names = events.names.clone();
+    let recorder = TraceRecorder::new(names, parts.kv.groups.len(), parts.scheduler.async_scheduling, Rc::clone(&lines));
+    let mut engine = VllmEngine::new(parts).with_recorder(Box::new(recorder));
+    let mut world = ScriptedDevice { base_us: scenario.step_time.base_us, per_token_us: scenario.step_time.per_token_us };
+    let mut effects = Effects::default();
+    let mut wake = None;
+    while let Some(now) = [events.next_time(), wake].into_iter().flatten().min() {
+        while events.next_time() == Some(now) {
+            engine.deliver(now, events.pop());
+        }
+        effects.clear();
+        engine.advance(now, &mut world, &mut effects);
+        wake = effects.wake_at;
+        each_step(&engine);
+    }
+    Ok(lines.take())
+}
+
+/// Requests and aborts in order of time.
+struct Events {
+    queue: VecDeque<(SimTime, Input)>,
+    /// The name of each slot.
+    names: Vec<String>,
+}
+
+impl Events {
+    fn next_time(&self) -> Option<SimTime> {
+        self.queue.front().map(|(time, _)| *time)
+    }
+
+    fn pop(&mut self) -> Input {
+        self.queue.pop_front().expect("an event is due").1
+    }
+}
+
+fn events(scenario: &Scenario) -> Events {
+    let mut names: Vec<String> = scenario.requests.iter().map(|request| request.id.clone()).collect();
+    // Identifiers compare as text upstream and as numbers here.
+    let mut by_name: Vec<usize> = (0..names.len()).collect();
+    by_name.sort_by_key(|index| (&scenario.requests[*index].id, *index));
+    let mut queue = Vec::new();
+    for (rank, index) in by_name.into_iter().enumerate() {
+        let request = &scenario.requests[index];
+        queue.push((request.arrival_us, false, index, Input::Request(input(request, index, rank))));
+    }
+    for (index, abort) in scenario.aborts.iter().enumerate() {
+        // The latest request of that name to have come by then; a slot of its own where there is none.
+        let meant = (0..scenario.requests.len())
+            .filter(|request| scenario.requests[*request].id == abort.id && scenario.requests[*request].arrival_us <= abort.at_us)
+            .max_by_key(|request| scenario.requests[*request].arrival_us)
+            .unwrap_or_else(|| {
+                names.push(abort.id.clone());
+                names.len() - 1
+            });
+        queue.push((abort.at_us, true, index, Input::Abort(slot(meant))));
+    }
+    queue.sort_by_key(|(time, is_abort, index, _)| (*time, *is_abort, *index));
+    let queue = queue.into_iter().map(|(time, _, _, input)| (SimTime::from_micros(time), input)).collect();
+    Events { queue, names }
+}
+
+fn slot(index: usize) -> RequestSlot {
+    RequestSlot(u32::try_from(index).expect("a scenario names fewer than 2^32 requests"))
+}
+
+fn input(request: &ScenarioRequest, index: usize, rank: usize) -> Request {
+    let prompt: Vec<Segment> = request.prompt.clone();
+    Request::new(RequestId(rank as u64), slot(index), SimTime::from_micros(request.arrival_us), prompt.into(), request.output_length)
+        .with_max_tokens(Some(request.max_tokens))
+        .with_priority(request.priority)
+}
+
+/// A device that takes the scenario's step time; host work takes none.
+struct ScriptedDevice {
+    base_us: u64,
+    per_token_us: u64,
+}
+
+impl Environment for ScriptedDevice {
+    fn graph(&self, model: &str) -> Result<&ModelGraph, EnvironmentError> {
+        Err(EnvironmentError::UnknownModel { name: model.to_owned(), nearest: Vec::new() })
+    }
+
+    fn chip(&self, name: &str) -> Result<&blis_contracts::chip::Chip, EnvironmentError> {
+        Err(EnvironmentError::UnknownChip { name: name.to_owned(), nearest: Vec::new() })
+    }
+
+    fn memory(&self, _: &PoolPlan) -> Result<MemoryBreakdown, EnvironmentError> {
+        Err(EnvironmentError::Unpriced { what: "memory of a scripted device".to_owned() })
+    }
+
+    fn compile(&mut self, _: &PoolPlan) -> Result<PlanId, EnvironmentError> {
+        Err(EnvironmentError::Unpriced { what: "a plan on a scripted device".to_owned() })
+    }
+
+    fn price(&mut self, _: PlanId, step: &StepShape) -> StepEstimate {
+        let tokens: u64 = step.ranks.iter().map(blis_contracts::step::RankStep::tokens).sum();
+        let micros = self.base_us + self.per_token_us * tokens;
+        StepEstimate { device_ns: micros as f64 * 1e3, ..StepEstimate::default() }
+    }
+}

@@ -1,0 +1,244 @@
+//! One line per call of the step function, in the keys and order of `oracle/FORMAT.md`.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use blis_contracts::engine::{FinishReason, Input};
+use blis_contracts::request::{RequestId, RequestSlot};
+use blis_contracts::units::SimTime;
+use serde::Serialize;
+
+use crate::engine::recorder::{Processed, Recorder};
+use crate::kv::manager::PrefixStats;
+use crate::request::Slot;
+use crate::sched::batch::{Batch, Entry, Row};
+use crate::sched::scheduler::Scheduler;
+
+/// How many free blocks a line names.
+const HEAD: usize = 8;
+
+type Name = String;
+type BlockIds = Vec<Vec<u32>>;
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct Line {
+    step: u64,
+    t: u64,
+    r#in: Vec<(&'static str, Name)>,
+    sched: Option<Scheduled>,
+    done: Option<Done>,
+    #[serde(flatten)]
+    state: State,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Scheduled {
+    new: Vec<(Name, u32, BlockIds, bool)>,
+    cached: Vec<(Name, Option<BlockIds>, u32, u32)>,
+    tokens: Vec<(Name, u32)>,
+    preempted: Vec<(Name, u32)>,
+    finished: Vec<Name>,
+    free: u32,
+    head: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Done {
+    step: u64,
+    t: u64,
+    aborted: Vec<Name>,
+    out: Vec<(Name, u32, Option<&'static str>)>,
+    stats: Stats,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Stats {
+    running: usize,
+    waiting: usize,
+    deferred: u32,
+    kv: (u32, u32),
+    requests: u64,
+    queries: u64,
+    hits: u64,
+    preempted_requests: u64,
+    preempted_queries: u64,
+    preempted_hits: u64,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct State {
+    free: u32,
+    head: Vec<u32>,
+    running: Vec<(Name, u32, u32, u32, u32, u32)>,
+    waiting: Vec<(Name, u32, u32)>,
+    holding: Vec<Name>,
+    deferred: Vec<Name>,
+    queue: Vec<u64>,
+}
+
+/// Writes the trace.
+#[derive(Debug)]
+pub(super) struct TraceRecorder {
+    /// Names by the simulator's slot.
+    names: Vec<Name>,
+    /// Names by number, learnt as requests come.
+    by_id: Vec<(RequestId, Name)>,
+    groups: usize,
+    asynchronous: bool,
+    /// Blocks of each table at its last mention, by slot and group.
+    mentioned: Vec<Vec<usize>>,
+    stats: PrefixStats,
+    line: Line,
+    lines: Rc<RefCell<Vec<String>>>,
+}
+
+impl TraceRecorder {
+    pub(super) fn new(names: Vec<String>, groups: usize, asynchronous: bool, lines: Rc<RefCell<Vec<String>>>) -> Self {
+        Self {
+            mentioned: vec![vec![0; groups]; names.len()],
+            names,
+            by_id: Vec::new(),
+            groups,
+            asynchronous,
+            stats: PrefixStats::default(),
+            line: Line::default(),
+            lines,
+        }
+    }
+
+    fn external(&self, slot: RequestSlot) -> Name {
+        self.names[slot.0 as usize].clone()
+    }
+
+    fn name(&self, scheduler: &Scheduler, slot: Slot) -> Name {
+        self.external(scheduler.identity(slot).external)
+    }
+
+    fn name_of(&self, id: RequestId) -> Name {
+        let known = self.by_id.iter().find(|(known, _)| *known == id);
+        known.expect("a request that ended once came").1.clone()
+    }
+
+    /// The blocks a table has gained since its last mention; a request that enters mentions all of them.
+    fn new_blocks(&mut self, scheduler: &Scheduler, row: &Row) -> BlockIds {
+        let mentioned = &mut self.mentioned[scheduler.identity(row.slot).external.0 as usize];
+        let mut blocks = Vec::with_capacity(self.groups);
+        for (group, known) in mentioned.iter_mut().enumerate() {
+            let table = scheduler.kv().table(group, row.slot);
+            let from = if row.admission.is_some() { 0 } else { *known };
+            blocks.push(table[from..].iter().map(|block| block.0).collect());
+            *known = table.len();
+        }
+        blocks
+    }
+}
+
+impl Recorder for TraceRecorder {
+    fn input(&mut self, input: &Input) {
+        match input {
+            Input::Request(request) => {
+                let name = self.external(request.slot);
+                self.by_id.push((request.id, name.clone()));
+                self.line.r#in.push(("add", name));
+            }
+            Input::Abort(slot) => {
+                let name = self.external(*slot);
+                self.line.r#in.push(("abort", name));
+            }
+        }
+    }
+
+    fn called(&mut self, call: u64, now: SimTime) {
+        self.line.step = call;
+        self.line.t = now.as_micros();
+    }
+
+    fn scheduled(&mut self, scheduler: &Scheduler, batch: &Batch) {
+        let (mut new, mut cached, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+        for row in &batch.rows {
+            let name = self.name(scheduler, row.slot);
+            let blocks = self.new_blocks(scheduler, row);
+            tokens.push((name.clone(), row.tokens));
+            if let Some(entry) = row.admission {
+                new.push((name, row.context, blocks, entry == Entry::Resumed));
+                continue;
+            }
+            let progress = scheduler.progress(row.slot);
+            let own_placeholder = u32::from(self.asynchronous && row.samples);
+            let blocks = Some(blocks).filter(|groups| groups.iter().any(|group| !group.is_empty()));
+            cached.push((name, blocks, row.context, progress.outputs() + progress.placeholders - own_placeholder));
+        }
+        // Upstream lists resumed requests behind new ones, whatever the order of admission.
+        new.sort_by_key(|(_, _, _, resumed)| *resumed);
+        let stale = |slot: &Slot| (self.name(scheduler, *slot), scheduler.progress(*slot).stale);
+        let preempted = batch.preempted.iter().map(stale).collect();
+        let mut finished: Vec<Name> = batch.finished.iter().map(|id| self.name_of(*id)).collect();
+        finished.sort();
+        let (free, head) = free_blocks(scheduler);
+        self.line.sched = Some(Scheduled { new, cached, tokens, preempted, finished, free, head });
+    }
+
+    fn processed(&mut self, scheduler: &Scheduler, done: Processed<'_>) {
+        let Processed { call, at, aborted, outputs } = done;
+        let now = scheduler.kv().stats();
+        let before = std::mem::replace(&mut self.stats, now);
+        let pool = scheduler.kv().pool();
+        let total = pool.usable_blocks();
+        let stats = Stats {
+            running: scheduler.running().len(),
+            waiting: scheduler.waiting_count() - scheduler.deferred_count() as usize,
+            deferred: scheduler.deferred_count(),
+            kv: (total - pool.free_blocks(), total),
+            requests: now.requests - before.requests,
+            queries: now.queries - before.queries,
+            hits: now.hits - before.hits,
+            preempted_requests: now.preempted_requests - before.preempted_requests,
+            preempted_queries: now.preempted_queries - before.preempted_queries,
+            preempted_hits: now.preempted_hits - before.preempted_hits,
+        };
+        let out = outputs.iter().map(|output| (self.external(output.external), 1, output.finished.map(reason))).collect();
+        let aborted = aborted.iter().map(|slot| self.external(*slot)).collect();
+        self.line.done = Some(Done { step: call, t: at.as_micros(), aborted, out, stats });
+    }
+
+    fn returned(&mut self, scheduler: &Scheduler, queue: &mut dyn Iterator<Item = u64>) {
+        let (free, head) = free_blocks(scheduler);
+        let running = scheduler.running().iter().map(|slot| {
+            let progress = scheduler.progress(*slot);
+            let name = self.name(scheduler, *slot);
+            (name, progress.computed, progress.placeholders, progress.in_flight, progress.stale, progress.outputs())
+        });
+        let waiting = scheduler.waiting().map(|slot| {
+            let progress = scheduler.progress(slot);
+            (self.name(scheduler, slot), progress.stale, progress.preemptions)
+        });
+        let mut deferred: Vec<Name> =
+            scheduler.waiting().filter(|slot| scheduler.progress(*slot).deferred).map(|slot| self.name(scheduler, slot)).collect();
+        deferred.sort();
+        self.line.state = State {
+            free,
+            head,
+            running: running.collect(),
+            waiting: waiting.collect(),
+            holding: Vec::new(),
+            deferred,
+            queue: queue.collect(),
+        };
+        let line = serde_json::to_string(&self.line).expect("a line has only text keys");
+        self.lines.borrow_mut().push(line);
+        self.line = Line::default();
+    }
+}
+
+fn free_blocks(scheduler: &Scheduler) -> (u32, Vec<u32>) {
+    let pool = scheduler.kv().pool();
+    (pool.free_blocks(), pool.free_order().take(HEAD).map(|block| block.0).collect())
+}
+
+fn reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Abort => "abort",
+    }
+}
