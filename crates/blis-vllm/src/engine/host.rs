@@ -60,7 +60,7 @@ impl VllmEngine {
                 Phase::Idle => self.phase = Phase::Busy(now),
                 Phase::Busy(until) if until <= now => self.iterate(until, environment, effects),
                 Phase::Waiting { woken, processed, executed } if processed <= now => {
-                    self.process_oldest(woken, processed, executed, effects)
+                    self.process_oldest(woken, processed, executed, effects);
                 }
                 Phase::Busy(until) | Phase::Waiting { processed: until, .. } => {
                     effects.wake_at = Some(until);
@@ -117,7 +117,7 @@ impl VllmEngine {
             match input {
                 Input::Request(request) => match self.scheduler.add(&request) {
                     Ok(_) => {
-                        self.waiting_since.get_or_insert((time, |shares| &mut shares.step));
+                        self.waiting_since.get_or_insert((time, Barrier::Step));
                     }
                     Err(refusal) => effects.refused.push((request.slot, refusal.to_string())),
                 },
@@ -143,14 +143,21 @@ impl VllmEngine {
         effects.admitted.extend(first.map(|row| external(row.slot)));
         effects.admitted[known..].reverse();
         effects.preempted.extend(batch.preempted.iter().map(|slot| external(*slot)));
-        self.waiting_since = self.scheduler.barrier().map(|barrier| (now, share_of(barrier)));
+        self.waiting_since = self.scheduler.barrier().map(|barrier| (now, barrier));
         batch
     }
 
     /// Adds the time since the last look to what the head of the queue waited behind.
     fn count_waiting(&mut self, now: SimTime) {
-        if let Some((since, share)) = self.waiting_since.take() {
-            *share(&mut self.counters.waits) += now.since(since);
+        if let Some((since, barrier)) = self.waiting_since.take() {
+            let waits = &mut self.counters.waits;
+            let share = match barrier {
+                Barrier::Step => &mut waits.step,
+                Barrier::RunningCap => &mut waits.running_cap,
+                Barrier::TokenBudget => &mut waits.token_budget,
+                Barrier::KvBlocks => &mut waits.kv_blocks,
+            };
+            *share += now.since(since);
         }
     }
 
@@ -212,13 +219,4 @@ impl VllmEngine {
 fn finished(output: &Output) -> Option<Finished> {
     let Output { external, finished, cached_prompt, .. } = *output;
     finished.map(|reason| Finished { slot: external, reason, cached_prompt_tokens: cached_prompt })
-}
-
-fn share_of(barrier: Barrier) -> fn(&mut blis_contracts::engine::WaitShares) -> &mut SimDuration {
-    match barrier {
-        Barrier::RunningCap => |shares| &mut shares.running_cap,
-        Barrier::TokenBudget => |shares| &mut shares.token_budget,
-        Barrier::KvBlocks => |shares| &mut shares.kv_blocks,
-        Barrier::StaleOutput => |shares| &mut shares.step,
-    }
 }

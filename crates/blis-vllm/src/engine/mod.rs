@@ -22,17 +22,17 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input, WaitShares};
+use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input};
 use blis_contracts::environment::{Environment, PlanId};
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::step::{RankStep, StepShape};
-use blis_contracts::units::{Blocks, SimDuration, SimTime, Tokens};
+use blis_contracts::units::{Blocks, SimTime, Tokens};
 
 use crate::cudagraph::CudaGraphs;
 use crate::kv::manager::KvConfig;
 use crate::sched::batch::Batch;
-use crate::sched::scheduler::{Output, Scheduler, SchedulerConfig};
+use crate::sched::scheduler::{Barrier, Output, Scheduler, SchedulerConfig};
 use host::{InFlight, Phase};
 use recorder::Recorder;
 
@@ -76,7 +76,7 @@ pub struct VllmEngine {
     outputs: Vec<Output>,
     counters: EngineCounters,
     /// What the head of the waiting queue has been waiting behind, and since when.
-    waiting_since: Option<(SimTime, fn(&mut WaitShares) -> &mut SimDuration)>,
+    waiting_since: Option<(SimTime, Barrier)>,
     recorder: Option<Box<dyn Recorder>>,
 }
 

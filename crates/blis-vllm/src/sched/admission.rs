@@ -33,7 +33,7 @@ impl Scheduler {
             }
         };
         if !self.skipped.is_empty() {
-            self.barrier = self.barrier.or(Some(Barrier::StaleOutput));
+            self.barrier = self.barrier.or(Some(Barrier::Step));
             for slot in self.skipped.drain(..).rev() {
                 self.waiting.push_front(slot, self.requests.identity(slot));
             }

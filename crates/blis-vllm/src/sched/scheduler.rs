@@ -47,8 +47,8 @@ pub enum Barrier {
     TokenBudget,
     /// Free KV blocks.
     KvBlocks,
-    /// Only requests whose own earlier outputs are still in flight wait.
-    StaleOutput,
+    /// A step that has to end first: the loop is elsewhere, or the request's own earlier output is still in flight.
+    Step,
 }
 
 /// One request's outcome of a processed step.
