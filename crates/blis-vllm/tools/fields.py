@@ -239,10 +239,11 @@ def row(key, scope, flags, kind, choices, optional, default, bounds):
         out["flags"] = flags
     out["type"] = kind
     if choices:
-        out["choices"] = choices
+        out["choices"] = [str(c) for c in choices]
     if optional:
         out["optional"] = True
-    out["default"] = default
+    if default != "derived":
+        out["default"] = json.loads(default)
     out.update(bounds)
     return out
 
@@ -524,8 +525,14 @@ def fields_json(rows, reasons, formerly):
     def compact(value):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
+    # The reader borrows every text but defaults from the embedded file, which only texts without escapes allow.
+    for r in rows + formerly["row"]:
+        if "\\" in compact({k: v for k, v in r.items() if k != "default"}):
+            raise SystemExit(f"a text of {r.get('key', r.get('old'))} needs an escape in JSON")
     body = ",\n".join(compact(r) for r in rows)
     old = ",\n".join(compact(r) for r in formerly["row"])
+    if "\\" in compact(reasons):
+        raise SystemExit("a reason needs an escape in JSON")
     why = ",\n".join(compact(r) for r in reasons)
     return f'{{"reasons":[\n{why}\n],\n"fields":[\n{body}\n],\n"formerly":[\n{old}\n]}}\n'
 

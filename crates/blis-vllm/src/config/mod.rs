@@ -4,14 +4,27 @@
 //! types, defaults, refusal and translation), `command`, `args`, `nested` and `env` (reading), `formerly` (spellings of earlier
 //! releases), `resolve` (upstream's start-up rules). Left out: everything `data/status.toml` calls inert or not modelled.
 
+mod args;
+mod command;
+mod env;
 mod error;
+mod formerly;
+mod launch;
+mod nested;
+mod resolve;
 mod resolved;
 mod setting;
+mod statements;
+mod table;
+mod value;
 
 pub use error::ConfigError;
+pub use launch::{Launch, Stated, read};
+pub use resolve::{Machine, resolve};
 pub use resolved::{
     AttentionBackend, AttentionSettings, CacheSettings, CompilationMode, CompilationSettings, CudagraphMode, Dtype, Explained,
     FlashinferAllreduce, GraphSupport, HashAlgo, KernelSettings, KvCacheDtype, LinearBackend, MatmulPrecision, MoeBackend, PassSettings,
     Resolved, SchedulerSettings, SchedulingPolicy, Source,
 };
 pub use setting::Setting;
+pub use table::{Becomes, Field, Former, Kind, Status, fields, formerly as former_spellings};

@@ -1,0 +1,121 @@
+//! Spellings of earlier releases: whether a line written for one may use them, and what they mean now.
+//!
+//! Only spellings are translated, never defaults. The rows are `data/formerly.toml`, each read in the releases it names.
+
+use serde_json::Value;
+
+use super::error::ConfigError;
+use super::resolved::Source;
+use super::statements::{Statement, Statements};
+use super::table::{Becomes, Field, Former, formerly};
+use super::value::{from_json, from_word, json, shown};
+
+/// A release number, major, minor and patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Release([u32; 3]);
+
+impl Release {
+    /// Reads `0.22.0`, or `v0.22.0`; a suffix after the patch (`rc1`, `.post1`) belongs to the release.
+    pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let bad = || ConfigError::NotARelease { value: text.to_owned() };
+        let mut parts = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
+        let mut number = [0; 3];
+        for slot in &mut number {
+            let digits: String = parts.next().ok_or_else(bad)?.chars().take_while(char::is_ascii_digit).collect();
+            *slot = digits.parse().map_err(|_| bad())?;
+        }
+        Ok(Self(number))
+    }
+}
+
+/// The rows of one old spelling.
+pub(super) fn rows(old: &str) -> impl Iterator<Item = &'static Former> {
+    formerly().iter().filter(move |row| row.old == old)
+}
+
+/// The row of `old` that a line written for `release` may use, if any has it.
+fn in_release(old: &str, release: Release) -> impl Iterator<Item = &'static Former> {
+    let release_of = |text: &str| Release::parse(text).expect("the releases of the table are checked by the tests of this crate");
+    rows(old).filter(move |row| (release_of(&row.from)..release_of(&row.until)).contains(&release))
+}
+
+/// Whether a line written for `release` may use the spelling, and how many words follow it on a command line.
+pub(super) fn takes(old: &str, release: Option<Release>) -> Option<usize> {
+    in_release(old, release?).next().map(|row| row.takes)
+}
+
+/// The hint for a spelling that the modelled release lacks: the releases that had it.
+pub(super) fn hint(old: &str) -> Option<String> {
+    let row = rows(old).next()?;
+    Some(format!("; vLLM had it from {} until before {}: state engine.written_for for a line of such a release", row.from, row.until))
+}
+
+/// Translates the spelling `old` with `value`, of a line written for `release`, on `ranks` ranks. False where no row covers it.
+pub(super) fn translate(
+    statements: &mut Statements,
+    old: &str,
+    value: &Value,
+    release: Option<Release>,
+    ranks: u32,
+) -> Result<bool, ConfigError> {
+    let Some(release) = release else { return Ok(false) };
+    let written = shown(value);
+    let Some(row) = in_release(old, release).find(|row| row.when.is_empty() || row.when.iter().any(|when| *when == written)) else {
+        return match in_release(old, release).next() {
+            Some(row) => Err(no_equivalent(old, &written, &format!("only {} can be translated", row.when.join(", ")))),
+            None => Ok(false),
+        };
+    };
+    let spelled = if row.takes == 0 && old.starts_with("--") { old.to_owned() } else { format!("{old} = {written}") };
+    let said = match row.becomes {
+        Becomes::Refused => return Err(no_equivalent(old, &written, &row.reason)),
+        Becomes::Nothing => "has no effect now".to_owned(),
+        Becomes::Setting => {
+            let mut said = Vec::new();
+            for (key, new) in &row.to {
+                let field = Field::named(key).expect("the generator checks that translations name fields");
+                let value = if *new == "=" { old_value(field, value)? } else { from_word(field, new)? };
+                said.push(format!("{} = {}", field.name(), shown(&value)));
+                state(statements, field, value, format!("{spelled}: {}", row.reason));
+            }
+            format!("means {}", said.join(" and "))
+        }
+        Becomes::ByWorldSizeMb => by_world_size(statements, row, value, &spelled, ranks)?,
+    };
+    statements.notes.push(format!("{spelled} {said} ({})", row.reason));
+    Ok(true)
+}
+
+fn old_value(field: &'static Field, value: &Value) -> Result<Value, ConfigError> {
+    match value {
+        Value::String(word) => from_word(field, word),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => from_json(field, value),
+    }
+}
+
+fn by_world_size(statements: &mut Statements, row: &'static Former, value: &Value, spelled: &str, ranks: u32) -> Result<String, ConfigError> {
+    let wrong = || ConfigError::WrongType {
+        name: row.old.to_string(),
+        value: shown(value),
+        wanted: "a JSON object of sizes in megabytes by number of ranks".to_owned(),
+    };
+    let sizes = value.as_str().and_then(json).filter(Value::is_object).ok_or_else(wrong)?;
+    let Some(size) = sizes.get(ranks.to_string()) else { return Ok(format!("has no effect now on {ranks} ranks")) };
+    let key = row.to.keys().next().expect("the row names the setting it becomes");
+    let field = Field::named(key).expect("the generator checks that translations name fields");
+    let size = Value::from(size.as_f64().ok_or_else(wrong)?);
+    let said = format!("means {} = {} on {ranks} ranks", field.name(), shown(&size));
+    state(statements, field, size, format!("{spelled}: {}", row.reason));
+    Ok(said)
+}
+
+/// A statement of the line in today's spelling wins over a translated one.
+fn state(statements: &mut Statements, field: &'static Field, value: Value, rule: String) {
+    if !statements.has(field) {
+        statements.insert(field, Statement { value, source: Source::FormerlySpelled, rule });
+    }
+}
+
+fn no_equivalent(name: &str, value: &str, reason: &str) -> ConfigError {
+    ConfigError::NoEquivalent { name: name.to_owned(), value: value.to_owned(), reason: reason.to_owned() }
+}

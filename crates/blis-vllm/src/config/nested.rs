@@ -1,0 +1,48 @@
+//! The keys of JSON flags such as `--compilation-config`: each is a field of its own.
+//!
+//! upstream: vllm `config/utils.py::config` (unknown keys are errors).
+
+use serde_json::{Map, Value};
+
+use super::error::ConfigError;
+use super::formerly::{self, Release};
+use super::statements::Statements;
+use super::table::{Field, Kind, fields, nearest};
+use super::value::{from_json, shown};
+
+/// States every key of `object`, the value of the JSON flag `flag`. Keys of earlier releases wait in `former` for translation.
+pub(super) fn state(
+    statements: &mut Statements,
+    flag: &'static Field,
+    object: &Map<String, Value>,
+    release: Option<Release>,
+    former: &mut Vec<(String, Value)>,
+) -> Result<(), ConfigError> {
+    for (key, value) in object {
+        let path = format!("{}.{key}", flag.key);
+        match Field::named(&path) {
+            Some(field) if field.kind == Kind::Nested => match value {
+                Value::Object(inner) => state(statements, field, inner, release, former)?,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                    let wanted = "a JSON object".to_owned();
+                    return Err(ConfigError::WrongType { name: path, value: value.to_string(), wanted });
+                }
+            },
+            Some(field) => {
+                let value = from_json(field, value)?;
+                statements.state(field, value.clone(), format!("{path} = {}", shown(&value)));
+            }
+            None if formerly::takes(&path, release).is_some() => former.push((path, value.clone())),
+            None => return Err(unknown_key(flag, key, &path)),
+        }
+    }
+    Ok(())
+}
+
+fn unknown_key(flag: &Field, key: &str, path: &str) -> ConfigError {
+    let prefix = format!("{}.", flag.key);
+    let keys = fields().iter().filter_map(|field| field.key.strip_prefix(prefix.as_str()));
+    let near = nearest(key, keys).map(|name| format!("; the nearest is {name:?}"));
+    let hint = formerly::hint(path).or(near).unwrap_or_default();
+    ConfigError::UnknownKey { object: flag.name().to_owned(), key: key.to_owned(), hint }
+}

@@ -1,0 +1,132 @@
+//! The scheduler's budgets and rules.
+//!
+//! upstream: vllm `engine/arg_utils.py::EngineArgs.get_batch_defaults`, `_set_default_max_num_seqs_and_batched_tokens_args`;
+//! `config/scheduler.py::SchedulerConfig.verify_max_model_len`; `config/vllm.py::VllmConfig.max_concurrent_batches`.
+
+use super::Machine;
+use super::ledger::Ledger;
+use crate::config::error::ConfigError;
+use crate::config::resolved::{SchedulerSettings, SchedulingPolicy};
+use crate::config::setting::Setting;
+
+const GIB: u64 = 1 << 30;
+
+pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_len: u64) -> Result<SchedulerSettings, ConfigError> {
+    let enable_chunked_prefill = or_derived(ledger, Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
+    let async_scheduling = or_derived(ledger, Setting::AsyncScheduling, true, "nothing in this configuration rules it out");
+    let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, machine, max_model_len, enable_chunked_prefill)?;
+    let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
+    if scheduled.is_none() {
+        ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, "max_num_batched_tokens");
+    }
+    let active = ledger.optional_count(Setting::MaxNumActiveSeqs)?;
+    if active.is_none() {
+        ledger.derive(Setting::MaxNumActiveSeqs, max_num_seqs, "max_num_seqs");
+    }
+    let settings = SchedulerSettings {
+        max_num_batched_tokens,
+        max_num_scheduled_tokens: scheduled.unwrap_or(max_num_batched_tokens),
+        max_num_seqs,
+        max_num_active_seqs: active.unwrap_or(max_num_seqs),
+        max_num_queued_reqs: ledger.optional_count(Setting::MaxNumQueuedReqs)?,
+        max_num_queued_tokens: ledger.optional_count(Setting::MaxNumQueuedTokens)?,
+        long_prefill_token_threshold: ledger.count(Setting::LongPrefillTokenThreshold)?,
+        long_prefill_token_threshold_adaptive: ledger.flag(Setting::LongPrefillTokenThresholdAdaptive),
+        policy: ledger.choice(Setting::SchedulingPolicy, SchedulingPolicy::named),
+        enable_chunked_prefill,
+        scheduler_reserve_full_isl: ledger.flag(Setting::SchedulerReserveFullIsl),
+        watermark: ledger.real(Setting::Watermark),
+        async_scheduling,
+        // Model Runner V2: one batch per pipeline stage, and one more to overlap with.
+        max_concurrent_batches: if async_scheduling { 2 } else { 1 },
+        stream_interval: ledger.count(Setting::StreamInterval)?,
+    };
+    verify(&settings, max_model_len)?;
+    if max_num_batched_tokens > max_num_seqs.saturating_mul(max_model_len) {
+        ledger.note(format!(
+            "max_num_batched_tokens ({max_num_batched_tokens}) exceeds max_num_seqs * max_model_len ({})",
+            max_num_seqs.saturating_mul(max_model_len)
+        ));
+    }
+    Ok(settings)
+}
+
+fn or_derived(ledger: &mut Ledger<'_>, setting: Setting, derived: bool, rule: &str) -> bool {
+    match ledger.optional_flag(setting) {
+        Some(stated) => stated,
+        None => {
+            ledger.derive(setting, derived, rule);
+            derived
+        }
+    }
+}
+
+/// Default tokens and requests of one step by device memory, for the API server.
+fn defaults(machine: Machine<'_>) -> (u64, u64, &'static str) {
+    let memory = machine.chip.reported_memory.value.get();
+    let name = machine.chip.device_name.value.to_lowercase();
+    if memory >= 160 * GIB {
+        (16384, 1024, "default of devices with at least 160 GiB")
+    } else if memory >= 70 * GIB && !name.contains("a100") {
+        (8192, 1024, "default of devices with at least 70 GiB")
+    } else {
+        (2048, 256, "default of smaller devices and of the A100")
+    }
+}
+
+fn budgets(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    max_model_len: u64,
+    chunked: bool,
+) -> Result<(u64, u64), ConfigError> {
+    let throughput = ledger.value(Setting::PerformanceMode).as_str() == Some("throughput");
+    let (tokens, seqs, rule) = defaults(machine);
+    let scale = if throughput { 2 } else { 1 };
+    let stated_tokens = ledger.optional_count(Setting::MaxNumBatchedTokens)?;
+    let stated_seqs = ledger.optional_count(Setting::MaxNumSeqs)?;
+    let mut max_num_seqs = stated_seqs.unwrap_or(seqs * scale);
+    let max_num_batched_tokens = stated_tokens.unwrap_or_else(|| {
+        let wanted = if chunked { tokens * scale } else { max_model_len.max(tokens * scale) };
+        let capped = wanted.min(max_num_seqs.saturating_mul(max_model_len));
+        let mut why = rule.to_owned();
+        if throughput {
+            why += ", doubled for throughput";
+        }
+        if wanted > tokens * scale {
+            why = "max_model_len, because prompts are not split".to_owned();
+        }
+        if capped < wanted {
+            why = "max_num_seqs x max_model_len".to_owned();
+        }
+        ledger.derive(Setting::MaxNumBatchedTokens, capped, why);
+        capped
+    });
+    if stated_seqs.is_none() {
+        let capped = max_num_seqs.min(max_num_batched_tokens);
+        let why = if capped < max_num_seqs { "max_num_batched_tokens" } else { rule };
+        ledger.derive(Setting::MaxNumSeqs, capped, why);
+        max_num_seqs = capped;
+    }
+    Ok((max_num_batched_tokens, max_num_seqs))
+}
+
+fn verify(settings: &SchedulerSettings, max_model_len: u64) -> Result<(), ConfigError> {
+    let SchedulerSettings { max_num_batched_tokens: tokens, max_num_seqs: seqs, max_num_active_seqs: active, .. } = *settings;
+    let threshold = settings.long_prefill_token_threshold;
+    let refusal = if tokens < max_model_len && !settings.enable_chunked_prefill {
+        format!(
+            "max_num_batched_tokens ({tokens}) is smaller than max_model_len ({max_model_len}), and without chunked prefill longer \
+             requests would be rejected; increase max_num_batched_tokens or decrease max_model_len"
+        )
+    } else if tokens < seqs {
+        format!("max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs ({seqs})")
+    } else if active > seqs {
+        format!("max_num_active_seqs ({active}) cannot be greater than max_num_seqs ({seqs})")
+    } else if threshold > max_model_len {
+        format!("long_prefill_token_threshold ({threshold}) cannot be greater than the max_model_len ({max_model_len})")
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::Refused(refusal))
+}

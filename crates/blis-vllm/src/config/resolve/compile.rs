@@ -1,0 +1,240 @@
+//! Compilation: mode, custom operations, fused kernels, and the CUDA graphs that follow from them.
+//!
+//! upstream: vllm `config/vllm.py::VllmConfig.__post_init__` with its optimization levels, `_normalize_piecewise_cudagraph_mode`;
+//! `config/compilation.py::CompilationConfig.set_splitting_ops_for_v1`, `PassConfig.flashinfer_max_size`;
+//! `model_executor/models/config.py::GptOssForCausalLMConfig`.
+
+use serde_json::Value;
+
+use super::Machine;
+use super::graphs::{Sizing, with_support};
+use super::ledger::{Ledger, count};
+use super::model::{GPT_OSS, has_blocked_weights, is_nvfp4};
+use crate::config::error::ConfigError;
+use crate::config::resolved::{
+    CompilationMode, CompilationSettings, CudagraphMode, GraphSupport, PassSettings, SchedulerSettings, custom_op_enabled,
+};
+use crate::config::setting::Setting;
+
+pub(super) fn resolve(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    ranks: u32,
+    scheduler: &SchedulerSettings,
+    support: GraphSupport,
+) -> Result<CompilationSettings, ConfigError> {
+    let eager = ledger.flag(Setting::EnforceEager);
+    let level = ledger.count(Setting::OptimizationLevel)?;
+    let mode = mode(ledger, eager, level);
+    let custom_ops = custom_ops(ledger, machine, mode)?;
+    let passes = passes(ledger, machine, ranks, level, mode, &custom_ops)?;
+    let mut cudagraph_mode = stated_graph_mode(ledger, eager, level);
+    if mode != CompilationMode::VllmCompile {
+        cudagraph_mode = cudagraph_mode.without_piecewise();
+    }
+    let sizes = if cudagraph_mode == CudagraphMode::None { Vec::new() } else { sizes(ledger, machine, scheduler)? };
+    let (splits_at_attention, cudagraph_mode) = splitting(ledger, mode, &passes, cudagraph_mode)?;
+    let cudagraph_mode = with_support(cudagraph_mode, support, splits_at_attention)?;
+    let setting = Setting::CompilationConfigCudagraphMode;
+    if ledger.stated(setting).and_then(Value::as_str) != Some(cudagraph_mode.as_str()) {
+        let level_rule = format!("optimization level {level}, compilation mode {mode}, attention backend support {support}");
+        ledger.derive(setting, cudagraph_mode, if eager { "enforce_eager".to_owned() } else { level_rule });
+    }
+    let largest = sizes.last().copied().unwrap_or(0);
+    write_sizes(ledger, &sizes, largest);
+    Ok(CompilationSettings {
+        mode,
+        cudagraph_mode,
+        cudagraph_capture_sizes: sizes,
+        max_cudagraph_capture_size: largest,
+        custom_ops,
+        splits_at_attention,
+        passes,
+    })
+}
+
+fn mode(ledger: &mut Ledger<'_>, eager: bool, level: u64) -> CompilationMode {
+    let setting = Setting::CompilationConfigMode;
+    let stated = ledger.value(setting).as_str().and_then(CompilationMode::named);
+    let (mode, rule) = match (eager, stated) {
+        (true, _) => (CompilationMode::None, "enforce_eager".to_owned()),
+        (false, Some(stated)) => return stated,
+        (false, None) if level > 0 => (CompilationMode::VllmCompile, format!("optimization level {level}")),
+        (false, None) => (CompilationMode::None, "optimization level 0".to_owned()),
+    };
+    ledger.derive(setting, mode, rule);
+    mode
+}
+
+fn custom_ops(ledger: &mut Ledger<'_>, machine: Machine<'_>, mode: CompilationMode) -> Result<Vec<String>, ConfigError> {
+    let setting = Setting::CompilationConfigCustomOps;
+    let mut ops = ledger.words(setting);
+    let is_base = |op: &&String| *op == "all" || *op == "none";
+    if let Some(bad) = ops.iter().find(|op| !is_base(op) && (op.len() < 2 || !op.starts_with(['+', '-']))) {
+        let syntax = "must be 'all', 'none', '+op' or '-op' (where 'op' is the registered op name)";
+        return Err(ConfigError::Refused(format!("invalid syntax '{bad}' for custom op, {syntax}")));
+    }
+    if ops.iter().filter(is_base).count() > 1 {
+        return Err(ConfigError::Refused("custom_ops can contain only one base mode: 'all' or 'none'".to_owned()));
+    }
+    let conflict = ops.iter().filter_map(|op| op.strip_prefix('+')).find(|op| ops.iter().any(|other| other.strip_prefix('-') == Some(op)));
+    if let Some(op) = conflict {
+        return Err(ConfigError::Refused(format!("custom_ops cannot both enable and disable the same operation: {op}")));
+    }
+    let stated = ops.len();
+    let quant = |ops: &mut Vec<String>| {
+        if has_blocked_weights(machine.model) && !ops.iter().any(|op| op == "-quant_fp8") {
+            ops.push("+quant_fp8".to_owned());
+        }
+    };
+    quant(&mut ops);
+    if !ops.iter().any(|op| is_base(&op)) {
+        ops.push(if mode == CompilationMode::None { "all" } else { "none" }.to_owned());
+    }
+    // Upstream appends it once more at the end of start-up.
+    quant(&mut ops);
+    if ops.len() > stated {
+        ledger.derive(setting, ops.join(","), "as stated, and the base mode that the compiler implies");
+    }
+    Ok(ops)
+}
+
+fn passes(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    ranks: u32,
+    level: u64,
+    mode: CompilationMode,
+    custom_ops: &[String],
+) -> Result<PassSettings, ConfigError> {
+    let native_norm = mode != CompilationMode::None;
+    let quant_op = custom_op_enabled(custom_ops, "quant_fp8");
+    let norm = level > 0 && (custom_op_enabled(custom_ops, "rms_norm") || quant_op || !native_norm);
+    let act = level > 0 && (custom_op_enabled(custom_ops, "silu_and_mul") || quant_op || is_nvfp4(machine.model));
+    let hopper_or_blackwell = machine.chip.compute_capability.value == (9, 0) || machine.family(10);
+    let allreduce = level > 1 && ranks > 1 && hopper_or_blackwell;
+    let mut pass = |setting, derived: bool, rule: &str| match ledger.optional_flag(setting) {
+        Some(stated) => stated,
+        None => {
+            ledger.derive(setting, derived, rule);
+            derived
+        }
+    };
+    let fuse_norm_quant = pass(Setting::CompilationConfigPassConfigFuseNormQuant, norm, "on where a custom norm or quantisation is");
+    let fuse_act_quant = pass(Setting::CompilationConfigPassConfigFuseActQuant, act, "on for custom quantisation and NVFP4 models");
+    let fuse_attn_quant = pass(Setting::CompilationConfigPassConfigFuseAttnQuant, false, "off at every optimization level");
+    let fuse_allreduce_rms =
+        pass(Setting::CompilationConfigPassConfigFuseAllreduceRms, allreduce, "on from level 2 for several Hopper or Blackwell ranks");
+    let rope = pass(Setting::CompilationConfigPassConfigEnableQkNormRopeFusion, false, "off at every optimization level");
+    let limit = ledger.value(Setting::CompilationConfigPassConfigFiAllreduceFusionMaxSizeMb).as_f64();
+    if limit.is_some_and(|megabytes| megabytes < 0.0) {
+        return Err(ConfigError::OutOfRange {
+            name: Setting::CompilationConfigPassConfigFiAllreduceFusionMaxSizeMb.key().to_owned(),
+            value: limit.unwrap_or_default().to_string(),
+            wanted: "at least 0".to_owned(),
+        });
+    }
+    Ok(PassSettings {
+        fuse_norm_quant,
+        fuse_act_quant,
+        fuse_attn_quant,
+        eliminate_noops: ledger.flag(Setting::CompilationConfigPassConfigEliminateNoops),
+        fuse_allreduce_rms,
+        enable_qk_norm_rope_fusion: rope,
+        allreduce_fusion_max_tokens: if fuse_allreduce_rms { fused_tokens(machine, ranks, limit) } else { None },
+    })
+}
+
+/// Most tokens of a fused all-reduce: the size limit over the bytes of one token's residual (two per element).
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "upstream cuts the fraction off a non-negative size")]
+fn fused_tokens(machine: Machine<'_>, ranks: u32, stated_mb: Option<f64>) -> Option<u64> {
+    if ![2, 4, 8, 16].contains(&ranks) {
+        return None;
+    }
+    // upstream: vllm `compilation/passes/fusion/allreduce_rms_fusion.py::FI_ALLREDUCE_FUSION_MAX_SIZE_MB`.
+    let default = match (machine.chip.compute_capability.value, ranks) {
+        ((9, 0), 2) | ((10, 0), 2 | 16) | ((10, 3), 2 | 4 | 16) => Some(64.0),
+        ((9, 0), 4) => Some(2.0),
+        ((9, 0), 8) => Some(0.5),
+        ((10, 0), 4) => Some(32.0),
+        ((10, 0), 8) => Some(1.0),
+        ((10, 3), 8) => Some(4.0),
+        _ => None,
+    };
+    let bytes = (stated_mb.or(default)? * f64::from(1024 * 1024)) as u64;
+    Some(bytes / (machine.model.hidden_size * 2))
+}
+
+fn stated_graph_mode(ledger: &mut Ledger<'_>, eager: bool, level: u64) -> CudagraphMode {
+    let stated = ledger.value(Setting::CompilationConfigCudagraphMode).as_str().and_then(CudagraphMode::named);
+    match (eager, stated, level) {
+        (true, _, _) | (false, None, 0) => CudagraphMode::None,
+        (false, Some(stated), _) => stated,
+        (false, None, 1) => CudagraphMode::Piecewise,
+        (false, None, _) => CudagraphMode::FullAndPiecewise,
+    }
+}
+
+fn sizes(ledger: &mut Ledger<'_>, machine: Machine<'_>, scheduler: &SchedulerSettings) -> Result<Vec<u64>, ConfigError> {
+    let size_setting = ledger.either(Setting::CudagraphCaptureSizes, Setting::CompilationConfigCudagraphCaptureSizes)?;
+    let ceiling_setting = ledger.either(Setting::MaxCudagraphCaptureSize, Setting::CompilationConfigMaxCudagraphCaptureSize)?;
+    let sizes: Option<Vec<u64>> = match ledger.stated(size_setting) {
+        Some(Value::Array(items)) => {
+            Some(items.iter().map(|item| count(size_setting, item).map(Option::unwrap_or_default)).collect::<Result<_, _>>()?)
+        }
+        _ => None,
+    };
+    let stated_ceiling = ledger.stated(ceiling_setting).map_or(Ok(None), |value| count(ceiling_setting, value))?;
+    let own = (machine.model.architecture == GPT_OSS && sizes.is_none() && stated_ceiling.is_none()).then_some(1024);
+    let sizing = Sizing {
+        ceiling: stated_ceiling.or(own),
+        sizes: sizes.as_deref(),
+        max_num_seqs: scheduler.max_num_seqs,
+        max_num_batched_tokens: scheduler.max_num_batched_tokens,
+        blackwell: machine.family(10),
+        interactivity: ledger.value(Setting::PerformanceMode).as_str() == Some("interactivity"),
+    };
+    let sizes = sizing.capture_sizes()?;
+    if let (Some(stated), Some(largest)) = (stated_ceiling, sizes.last())
+        && stated != *largest
+    {
+        ledger.note(format!("max_cudagraph_capture_size {stated} is truncated to {largest}"));
+    }
+    Ok(sizes)
+}
+
+fn write_sizes(ledger: &mut Ledger<'_>, sizes: &[u64], largest: u64) {
+    let rule = "from the stated sizes or ceiling, the requests and the tokens of one step";
+    ledger.derive(Setting::MaxCudagraphCaptureSize, largest, rule);
+    let list = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    ledger.derive(Setting::CudagraphCaptureSizes, format!("[{list}]"), rule);
+}
+
+/// Whether the compiled graph is split at attention, and what that leaves of the graph mode.
+fn splitting(
+    ledger: &mut Ledger<'_>,
+    mode: CompilationMode,
+    passes: &PassSettings,
+    graphs: CudagraphMode,
+) -> Result<(bool, CudagraphMode), ConfigError> {
+    let stated = ledger.value(Setting::CompilationConfigSplittingOps);
+    let stated = stated.as_array();
+    if stated.is_some_and(|ops| !ops.is_empty()) {
+        return Err(ConfigError::NotModelled {
+            name: Setting::CompilationConfigSplittingOps.key().to_owned(),
+            value: format!("{} operations", stated.map(Vec::len).unwrap_or_default()),
+            reason: "only upstream's own list and the empty list are modelled".to_owned(),
+            instead: "; leave it out, or state []".to_owned(),
+        });
+    }
+    let piecewise = graphs.mixed() == CudagraphMode::Piecewise;
+    Ok(match (mode, passes.fuse_attn_quant, stated.is_some()) {
+        (CompilationMode::None, _, _) => (false, graphs),
+        (CompilationMode::VllmCompile, true, false) if piecewise => (false, CudagraphMode::Full),
+        (CompilationMode::VllmCompile, true, _) => (false, graphs),
+        (CompilationMode::VllmCompile, false, false) => (true, graphs),
+        (CompilationMode::VllmCompile, false, true) if graphs == CudagraphMode::Piecewise => (false, CudagraphMode::None),
+        (CompilationMode::VllmCompile, false, true) if graphs == CudagraphMode::FullAndPiecewise => (false, CudagraphMode::Full),
+        (CompilationMode::VllmCompile, false, true) => (false, graphs),
+    })
+}

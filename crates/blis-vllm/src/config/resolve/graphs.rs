@@ -1,0 +1,92 @@
+//! CUDA graphs: the token counts they are captured for, and which batches replay them.
+//!
+//! upstream: vllm `config/vllm.py::VllmConfig._set_cudagraph_sizes`,
+//! `config/compilation.py::CompilationConfig.resolve_cudagraph_mode_and_sizes`. Speculative decoding's wider decode batches are
+//! left out: one token per request.
+
+use crate::config::error::ConfigError;
+use crate::config::resolved::{CudagraphMode, GraphSupport};
+
+/// What the capture sizes depend on.
+#[derive(Debug, Clone)]
+pub(super) struct Sizing<'a> {
+    /// The stated ceiling, or the model family's own.
+    pub(super) ceiling: Option<u64>,
+    /// The stated sizes.
+    pub(super) sizes: Option<&'a [u64]>,
+    /// Requests of one step.
+    pub(super) max_num_seqs: u64,
+    /// Tokens of one step.
+    pub(super) max_num_batched_tokens: u64,
+    /// Whether the device is data-centre Blackwell, which captures further by default.
+    pub(super) blackwell: bool,
+    /// Whether small batches are all captured.
+    pub(super) interactivity: bool,
+}
+
+impl Sizing<'_> {
+    /// The capture sizes, ascending.
+    pub(super) fn capture_sizes(&self) -> Result<Vec<u64>, ConfigError> {
+        let tokens = self.max_num_batched_tokens;
+        let default_ceiling = if self.blackwell { 1024 } else { 512 };
+        let wanted = self.ceiling.unwrap_or_else(|| (self.max_num_seqs * 2).min(default_ceiling));
+        let ceiling = wanted.min(tokens);
+        if ceiling < 1 {
+            return Err(ConfigError::Refused("max_cudagraph_capture_size should be at least 1 when CUDA graphs are used".to_owned()));
+        }
+        let mut sizes: Vec<u64> = match self.sizes {
+            Some([]) => return Err(ConfigError::Refused("cudagraph_capture_sizes should contain at least one size".to_owned())),
+            Some(stated) => stated.iter().copied().filter(|size| *size <= tokens).collect(),
+            None => self.grid(ceiling),
+        };
+        if self.sizes.is_none() && self.ceiling.is_none() && self.max_num_seqs <= wanted && self.max_num_seqs <= tokens {
+            sizes.push(self.max_num_seqs);
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        let largest = sizes.last().copied().unwrap_or(0);
+        match (self.ceiling, self.sizes) {
+            (Some(ceiling), Some(_)) if ceiling != largest => Err(ConfigError::Refused(format!(
+                "customized max_cudagraph_capture_size (={ceiling}) should be consistent with the max value of \
+                 cudagraph_capture_sizes (={largest})"
+            ))),
+            _ => Ok(sizes),
+        }
+    }
+
+    /// 1, 2, 4, then steps of 8 below 256 and of 16 from there; the step's own token count where it fits.
+    fn grid(&self, ceiling: u64) -> Vec<u64> {
+        let small: Vec<u64> = if self.interactivity { (1..=ceiling.min(32)).collect() } else { vec![1, 2, 4] };
+        let mut sizes: Vec<u64> = small.into_iter().filter(|size| *size <= ceiling).collect();
+        sizes.extend((8..256).step_by(8).filter(|size| *size <= ceiling));
+        sizes.extend((256..=ceiling).step_by(16));
+        if self.max_num_batched_tokens <= ceiling {
+            sizes.push(self.max_num_batched_tokens);
+        }
+        sizes
+    }
+}
+
+/// The mode after the attention backend's support is known; a mode it cannot serve at all is refused.
+pub(super) fn with_support(
+    mode: CudagraphMode,
+    support: GraphSupport,
+    splits_at_attention: bool,
+) -> Result<CudagraphMode, ConfigError> {
+    if mode == CudagraphMode::None {
+        return Ok(mode);
+    }
+    let mut mode = mode;
+    if mode.mixed() == CudagraphMode::Full && support != GraphSupport::Always {
+        if support == GraphSupport::Never {
+            return Err(ConfigError::Refused(format!(
+                "cudagraph_mode {mode} is not supported by the attention backend (support: {support}); try cudagraph_mode=PIECEWISE"
+            )));
+        }
+        mode = if splits_at_attention { CudagraphMode::FullAndPiecewise } else { CudagraphMode::FullDecodeOnly };
+    }
+    if mode.decode() == CudagraphMode::Full && support == GraphSupport::Never {
+        mode = if splits_at_attention { CudagraphMode::Piecewise } else { CudagraphMode::None };
+    }
+    Ok(mode)
+}

@@ -1,0 +1,143 @@
+//! The ledger of a resolution: hands out stated values and upstream's defaults, and writes down where each came from.
+
+use std::fmt::Display;
+
+use serde_json::Value;
+
+use crate::config::error::ConfigError;
+use crate::config::resolved::{Explained, Source};
+use crate::config::setting::Setting;
+use crate::config::statements::Statements;
+use crate::config::table::Field;
+use crate::config::value::{from_word, shown};
+
+/// Values with their origins.
+pub(super) struct Ledger<'a> {
+    statements: &'a Statements,
+    explained: Vec<Explained>,
+    notes: Vec<String>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(statements: &'a Statements) -> Self {
+        Self { statements, explained: Vec::new(), notes: statements.notes.clone() }
+    }
+
+    /// The record, by setting, and what a user should read.
+    pub(super) fn finish(mut self) -> (Vec<Explained>, Vec<String>) {
+        self.explained.sort_by_key(|line| line.setting);
+        (self.explained, self.notes)
+    }
+
+    /// The stated value of a setting, not written down.
+    pub(super) fn stated(&self, setting: Setting) -> Option<&'a Value> {
+        self.statements.get(setting).map(|statement| &statement.value)
+    }
+
+    /// Whether the line states `None` for a setting.
+    pub(super) fn states_null(&self, setting: Setting) -> bool {
+        self.statements.states_null(setting)
+    }
+
+    /// Writes down a value that a rule computed, in place of anything written down before.
+    pub(super) fn derive(&mut self, setting: Setting, value: impl Display, rule: impl Into<String>) {
+        self.write(setting, value.to_string(), Source::Derived, rule.into());
+    }
+
+    /// Tells the user something upstream would log.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// Writes down and returns the stated value, else upstream's literal default; null where neither is.
+    pub(super) fn value(&mut self, setting: Setting) -> Value {
+        if let Some(statement) = self.statements.get(setting) {
+            let value = statement.value.clone();
+            self.write(setting, shown(&value), statement.source, statement.rule.clone());
+            return value;
+        }
+        let field = Field::of(setting);
+        let value = match field.default.as_ref() {
+            Some(Value::String(word)) if field.is_variable() => {
+                from_word(field, word).expect("upstream's defaults pass upstream's own checks")
+            }
+            Some(default) => default.clone(),
+            None => Value::Null,
+        };
+        self.write(setting, shown(&value), Source::UpstreamDefault, "default of the modelled release".to_owned());
+        value
+    }
+
+    /// A yes or no with a literal default.
+    pub(super) fn flag(&mut self, setting: Setting) -> bool {
+        self.optional_flag(setting).unwrap_or(false)
+    }
+
+    /// A yes or no, or nothing.
+    pub(super) fn optional_flag(&mut self, setting: Setting) -> Option<bool> {
+        self.value(setting).as_bool()
+    }
+
+    /// A count, or nothing.
+    pub(super) fn optional_count(&mut self, setting: Setting) -> Result<Option<u64>, ConfigError> {
+        count(setting, &self.value(setting))
+    }
+
+    /// A count with a literal default.
+    pub(super) fn count(&mut self, setting: Setting) -> Result<u64, ConfigError> {
+        Ok(self.optional_count(setting)?.expect("the setting has a literal default"))
+    }
+
+    /// A real number with a literal default.
+    pub(super) fn real(&mut self, setting: Setting) -> f64 {
+        self.value(setting).as_f64().expect("the setting has a literal default")
+    }
+
+    /// A choice with a literal default, by `named`.
+    pub(super) fn choice<T>(&mut self, setting: Setting, named: impl Fn(&str) -> Option<T>) -> T {
+        let value = self.value(setting);
+        value.as_str().and_then(named).expect("the table and the enumeration list the same choices")
+    }
+
+    /// Words; none where nothing is stated.
+    pub(super) fn words(&mut self, setting: Setting) -> Vec<String> {
+        match self.value(setting) {
+            Value::Array(items) => items.iter().map(shown).collect(),
+            Value::String(text) => text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+        }
+    }
+
+    /// The one setting of two spellings of the same thing that is stated; both are an error, as in upstream.
+    pub(super) fn either(&self, first: Setting, second: Setting) -> Result<Setting, ConfigError> {
+        match (self.stated(first), self.stated(second)) {
+            (Some(_), Some(_)) => Err(ConfigError::MutuallyExclusive {
+                first: Field::of(first).name().to_owned(),
+                second: Field::of(second).name().to_owned(),
+            }),
+            (None, Some(_)) => Ok(second),
+            (_, None) => Ok(first),
+        }
+    }
+
+    fn write(&mut self, setting: Setting, value: String, source: Source, rule: String) {
+        let line = Explained { setting, value, source, rule };
+        match self.explained.iter_mut().find(|other| other.setting == setting) {
+            Some(other) => *other = line,
+            None => self.explained.push(line),
+        }
+    }
+}
+
+/// A non-negative integer, or nothing.
+pub(super) fn count(setting: Setting, value: &Value) -> Result<Option<u64>, ConfigError> {
+    match (value.is_null(), value.as_u64()) {
+        (true, _) => Ok(None),
+        (false, Some(number)) => Ok(Some(number)),
+        (false, None) => Err(ConfigError::OutOfRange {
+            name: Field::of(setting).name().to_owned(),
+            value: shown(value),
+            wanted: "at least 0".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,69 @@
+//! Upstream's start-up rules: from what a line states, the model and the chip to the resolved configuration.
+//!
+//! upstream: vllm `engine/arg_utils.py::EngineArgs.create_engine_config`, `config/vllm.py::VllmConfig.__post_init__`. The usage
+//! context is the API server's. Assumed of the machine: NVIDIA's driver, Triton, FlashInfer with its compiled kernels and
+//! FlashAttention 2 to 4, as vLLM's own images have them. Reading order: `ledger`, then one file per part of the result.
+
+mod attention;
+mod batch;
+mod cache;
+mod compile;
+mod graphs;
+mod kernels;
+mod ledger;
+mod model;
+
+use blis_contracts::chip::Chip;
+use blis_contracts::model::ModelGraph;
+
+use super::error::ConfigError;
+use super::launch::Stated;
+use super::resolved::Resolved;
+use ledger::Ledger;
+
+/// What the rules look up: the model and the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine<'a> {
+    /// The model the line names.
+    pub model: &'a ModelGraph,
+    /// The accelerator.
+    pub chip: &'a Chip,
+    /// Accelerators of the node the engine runs on.
+    pub gpus: u32,
+}
+
+impl Machine<'_> {
+    /// Whether the chip's compute capability begins with that major number (upstream's "family").
+    fn family(&self, major: u32) -> bool {
+        self.chip.compute_capability.value.0 == major
+    }
+}
+
+/// Resolves a launch line as the modelled release would at start-up.
+pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, ConfigError> {
+    let mut ledger = Ledger::new(&stated.statements);
+    let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine)?;
+    let api_server_count = model::api_server_count(&mut ledger)?;
+    let dtype = model::dtype(&mut ledger, machine)?;
+    model::quantization(&mut ledger, machine)?;
+    let mut cache = cache::resolve(&mut ledger, machine)?;
+    let scheduler = batch::resolve(&mut ledger, machine, cache.max_model_len)?;
+    let attention = attention::resolve(&mut ledger, machine, dtype, &cache)?;
+    cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
+    let compilation = compile::resolve(&mut ledger, machine, tensor_parallel_size, &scheduler, attention.graph_support)?;
+    let kernels = kernels::resolve(&mut ledger)?;
+    let (explained, notes) = ledger.finish();
+    Ok(Resolved {
+        model: stated.model.clone(),
+        tensor_parallel_size,
+        api_server_count,
+        dtype,
+        cache,
+        scheduler,
+        compilation,
+        attention,
+        kernels,
+        explained,
+        notes,
+    })
+}

@@ -1,0 +1,140 @@
+//! The model's side: layout, element type, declared quantisation.
+//!
+//! upstream: vllm `config/model.py::ModelConfig.verify_with_parallel_config`, `_get_and_verify_dtype`, `_verify_quantization`;
+//! `config/parallel.py::ParallelConfig.__post_init__`; `entrypoints/cli/serve.py::ServeSubcommand.cmd`.
+
+use blis_contracts::format::FormatName;
+use blis_contracts::model::{Attention, FeedForward, ModelGraph};
+
+use super::Machine;
+use super::ledger::Ledger;
+use crate::config::error::ConfigError;
+use crate::config::resolved::Dtype;
+use crate::config::setting::Setting;
+
+/// Ranks that share each matrix, checked against the heads and the node.
+pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<u32, ConfigError> {
+    let stated = ledger.count(Setting::TensorParallelSize)?;
+    if stated > u64::from(machine.gpus) {
+        return Err(ConfigError::Refused(format!(
+            "world size ({stated}) is larger than the number of available GPUs ({}) in this node",
+            machine.gpus
+        )));
+    }
+    let ranks = u32::try_from(stated).expect("checked against the GPUs of a node");
+    for attention in attentions(machine.model) {
+        let (heads, kv_heads) = (attention.query_heads, attention.kv_heads);
+        if !heads.is_multiple_of(ranks) {
+            return Err(ConfigError::Refused(format!(
+                "total number of attention heads ({heads}) must be divisible by tensor parallel size ({ranks})"
+            )));
+        }
+        if !kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(kv_heads) {
+            return Err(ConfigError::Refused(format!(
+                "key-value heads ({kv_heads}) must be divisible by tensor parallel size ({ranks}), or divide it"
+            )));
+        }
+    }
+    Ok(ranks)
+}
+
+/// HTTP processes: as stated, else one per data-parallel rank, of which there is one.
+pub(super) fn api_server_count(ledger: &mut Ledger<'_>) -> Result<u32, ConfigError> {
+    let Some(stated) = ledger.optional_count(Setting::ApiServerCount)? else {
+        ledger.derive(Setting::ApiServerCount, 1, "data_parallel_size");
+        return Ok(1);
+    };
+    u32::try_from(stated)
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| ConfigError::Refused(format!("--api-server-count {stated}: a server that answers requests needs at least 1")))
+}
+
+/// The element type of activations: as stated, else the checkpoint's.
+pub(super) fn dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<Dtype, ConfigError> {
+    match ledger.value(Setting::Dtype).as_str() {
+        Some("bfloat16") => return Ok(Dtype::Bfloat16),
+        Some("half" | "float16") => return Ok(Dtype::Float16),
+        _ => {}
+    }
+    let declared = machine.model.dtype;
+    let dtype = match declared {
+        FormatName::Bf16 => Dtype::Bfloat16,
+        FormatName::Fp16 => Dtype::Float16,
+        FormatName::Fp32 | FormatName::Fp8 | FormatName::Fp8Block | FormatName::Mxfp8 | FormatName::Nvfp4 | FormatName::Mxfp4 => {
+            return Err(unmodelled_dtype(declared));
+        }
+        FormatName::Int4Group32 | FormatName::Int4Group128 | FormatName::Int8 => return Err(unmodelled_dtype(declared)),
+    };
+    ledger.derive(Setting::Dtype, dtype, "the checkpoint's own type");
+    Ok(dtype)
+}
+
+fn unmodelled_dtype(declared: FormatName) -> ConfigError {
+    ConfigError::Refused(format!("the checkpoint declares activations of type {declared}, which is not modelled; state --dtype bfloat16"))
+}
+
+/// A stated quantisation method must be the checkpoint's own.
+pub(super) fn quantization(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<(), ConfigError> {
+    let own = method(machine.model);
+    let stated = ledger.value(Setting::Quantization);
+    match (stated.as_str(), own) {
+        (None, own) => {
+            ledger.derive(Setting::Quantization, own.unwrap_or("None"), "the checkpoint's own method");
+            Ok(())
+        }
+        (Some(stated), Some(own)) if stated == own || Some(stated) == machine.model.quantisation.as_deref() => Ok(()),
+        (Some(stated), Some(own)) => Err(ConfigError::Refused(format!(
+            "quantization method specified in the model config ({own}) does not match the quantization method specified in the \
+             `quantization` argument ({stated})"
+        ))),
+        (Some(stated), None) => Err(ConfigError::NotModelled {
+            name: "--quantization".to_owned(),
+            value: stated.to_owned(),
+            reason: "quantising a checkpoint while it is loaded is not modelled".to_owned(),
+            instead: "; leave it out, or name a quantised checkpoint".to_owned(),
+        }),
+    }
+}
+
+/// Upstream's name of the checkpoint's method.
+fn method(model: &ModelGraph) -> Option<&str> {
+    let declared = model.quantisation.as_deref()?;
+    Some(match declared {
+        "mxfp4" if model.architecture == GPT_OSS => "gpt_oss_mxfp4",
+        "modelopt" if is_nvfp4(model) => "modelopt_fp4",
+        other => other,
+    })
+}
+
+/// The architecture with start-up rules of its own. upstream: vllm `model_executor/models/config.py::GptOssForCausalLMConfig`.
+pub(super) const GPT_OSS: &str = "GptOssForCausalLM";
+
+/// The attention parts of the distinct layers.
+pub(super) fn attentions(model: &ModelGraph) -> impl Iterator<Item = &blis_contracts::model::GroupedQueryAttention> {
+    model.blocks.values().map(|block| match &block.attention {
+        Attention::GroupedQuery(attention) => attention,
+    })
+}
+
+/// Whether any dense or expert weights are stored in a format.
+fn stores(model: &ModelGraph, format: FormatName) -> bool {
+    model.blocks.values().any(|block| {
+        let Attention::GroupedQuery(attention) = &block.attention;
+        let feed_forward = match &block.feed_forward {
+            FeedForward::Dense(dense) => dense.up_format.weights,
+            FeedForward::MixtureOfExperts(experts) => experts.expert_format.weights,
+        };
+        attention.qkv_format.weights == format || feed_forward == format
+    })
+}
+
+/// Whether the checkpoint is NVFP4. upstream: vllm `config/model.py::ModelConfig.is_nvfp4_quantized`.
+pub(super) fn is_nvfp4(model: &ModelGraph) -> bool {
+    stores(model, FormatName::Nvfp4)
+}
+
+/// Whether weights are scaled by block. upstream: vllm `config/vllm.py::has_blocked_weights`.
+pub(super) fn has_blocked_weights(model: &ModelGraph) -> bool {
+    stores(model, FormatName::Fp8Block)
+}

@@ -1,0 +1,110 @@
+//! What a launch line states: one value per field, with the words it was stated in. Later statements replace earlier ones.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::error::ConfigError;
+use super::resolved::Source;
+use super::setting::Setting;
+use super::table::{Field, Status, nearest};
+use super::value::shown;
+
+/// One stated value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Statement {
+    /// The value, typed.
+    pub(super) value: Value,
+    /// Whether the line says it, or a spelling of an earlier release.
+    pub(super) source: Source,
+    /// The words of the line, or the translation and its reason.
+    pub(super) rule: String,
+}
+
+/// Everything a launch line states.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Statements {
+    by_key: BTreeMap<&'static str, Statement>,
+    /// Translations and warnings.
+    pub(super) notes: Vec<String>,
+}
+
+impl Statements {
+    /// Records a statement of the line.
+    pub(super) fn state(&mut self, field: &'static Field, value: Value, words: String) {
+        self.insert(field, Statement { value, source: Source::Stated, rule: words });
+    }
+
+    /// Records a statement of either kind.
+    pub(super) fn insert(&mut self, field: &'static Field, statement: Statement) {
+        self.by_key.insert(field.key, statement);
+    }
+
+    /// Drops what was stated under `object`, a JSON flag.
+    pub(super) fn forget_keys_of(&mut self, object: &Field) {
+        let prefix = format!("{}.", object.key);
+        self.by_key.retain(|key, _| !key.starts_with(&prefix));
+    }
+
+    /// The statement of a setting, where its value is not null.
+    pub(super) fn get(&self, setting: Setting) -> Option<&Statement> {
+        self.by_key.get(setting.key()).filter(|statement| !statement.value.is_null())
+    }
+
+    /// Whether a setting is stated as null.
+    pub(super) fn states_null(&self, setting: Setting) -> bool {
+        self.by_key.get(setting.key()).is_some_and(|statement| statement.value.is_null())
+    }
+
+    /// Whether a field was stated at all.
+    pub(super) fn has(&self, field: &Field) -> bool {
+        self.by_key.contains_key(field.key)
+    }
+
+    /// Refuses every value that this port does not model, in the order of the names.
+    pub(super) fn check_modelled(&self) -> Result<(), ConfigError> {
+        self.by_key.iter().try_for_each(|(key, statement)| {
+            let field = Field::named(key).expect("statements are made about fields of the table");
+            check_one(field, &statement.value)
+        })
+    }
+}
+
+fn check_one(field: &Field, value: &Value) -> Result<(), ConfigError> {
+    let listed = field.values.iter().any(|accepted| *accepted == shown(value)) || (field.values.is_empty() && field.status == Status::Modelled);
+    let accepted = match field.status {
+        Status::Inert | Status::Nested => true,
+        Status::Modelled => value.is_null() || listed,
+        Status::NotModelled => listed || is_default(field, value),
+    };
+    if accepted {
+        return Ok(());
+    }
+    let near = nearest(&shown(value), field.values.iter().copied()).map(|name| format!("; the nearest is {name}"));
+    let default = field.default.as_ref().filter(|_| !field.is_variable()).map(shown);
+    let instead = match (field.status, default) {
+        (Status::Modelled, _) => format!("; accepted are {}{}", field.values.join(", "), near.unwrap_or_default()),
+        (_, Some(default)) => format!("; leave it at its default, {default}"),
+        (_, None) => "; leave it out".to_owned(),
+    };
+    Err(ConfigError::NotModelled {
+        name: field.name().to_owned(),
+        value: shown(value),
+        reason: field.reason().to_owned(),
+        instead,
+    })
+}
+
+/// Whether a value is upstream's default: variables' defaults are words, other defaults are typed.
+fn is_default(field: &Field, value: &Value) -> bool {
+    let default = match field.default.as_ref() {
+        None => return false,
+        Some(Value::String(word)) if field.is_variable() => super::value::from_word(field, word).unwrap_or(Value::Null),
+        Some(default) => default.clone(),
+    };
+    // A real number and an integer of the same value are the same default.
+    match (default.as_f64(), value.as_f64()) {
+        (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
+        _ => default == *value,
+    }
+}
