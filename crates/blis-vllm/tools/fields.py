@@ -218,7 +218,9 @@ def default_and_bounds(tree, node):
     if isinstance(node, ast.Attribute):
         owner, name = ast.unparse(node.value), node.attr
         if owner in tree.classes and tree.is_enum(owner):
-            return json.dumps(name), {}
+            members = {s.targets[0].id: s.value for s in tree.classes[owner].body if isinstance(s, ast.Assign)}
+            integral = "IntEnum" in [ast.unparse(b) for b in tree.classes[owner].bases]
+            return (literal(members[name]) if integral else json.dumps(name)), {}
         if owner in tree.classes and name in tree.fields(owner):
             return default_and_bounds(tree, tree.fields(owner)[name].value)
     if isinstance(node, ast.Name) and node.id in tree.values:

@@ -29,6 +29,7 @@ pub(super) fn words_of(map: &Map<String, Value>) -> Vec<String> {
     for (key, value) in map {
         let flag = format!("--{key}");
         match value {
+            Value::Bool(_) if key.contains('.') => words.extend([flag, super::value::shown(value)]),
             Value::Bool(true) => words.push(flag),
             // A flag without a `--no-` form is simply not given.
             Value::Bool(false) if spelling(&normalised(&flag)).is_some_and(|found| found.field.kind == Kind::Flag) => {}

@@ -19,8 +19,7 @@ const SERVER_MODULES: [&str; 2] = ["vllm.entrypoints.openai.api_server", "vllm.e
 
 /// Splits `line` and finds the server in it.
 pub(super) fn split(line: &str) -> Result<Command, ConfigError> {
-    refuse_shell_syntax(line)?;
-    let words = shlex::split(line).ok_or(ConfigError::Unbalanced)?;
+    let words = shlex::split(&one_line(line)?).ok_or(ConfigError::Unbalanced)?;
     let mut rest = words.as_slice();
     if rest.first().is_some_and(|word| word == "exec" || word == "env") {
         rest = &rest[1..];
@@ -38,21 +37,30 @@ pub(super) fn split(line: &str) -> Result<Command, ConfigError> {
     Ok(Command { env, arguments: rest[skip..].to_vec(), positional_model })
 }
 
-/// Refuses what only a shell could expand or run. Text between single quotes is literal.
-fn refuse_shell_syntax(line: &str) -> Result<(), ConfigError> {
-    let mut quote = None;
+/// The line without its line continuations. What only a shell could expand or run is refused; text between single quotes is
+/// literal.
+fn one_line(line: &str) -> Result<String, ConfigError> {
+    let (mut out, mut quote) = (String::with_capacity(line.len()), None);
     let mut characters = line.char_indices();
     while let Some((at, c)) = characters.next() {
         match (quote, c) {
             (Some('\''), '\'') | (Some('"'), '"') => quote = None,
             (Some('\''), _) => {}
-            (_, '\\') => drop(characters.next()),
+            (_, '\\') => match characters.next() {
+                Some((_, '\n')) => continue,
+                Some((_, escaped)) => {
+                    out.extend([c, escaped]);
+                    continue;
+                }
+                None => return Err(ConfigError::Unbalanced),
+            },
             (None, '\'' | '"') => quote = Some(c),
             (_, '$' | '`') | (None, '|' | '&' | ';' | '<' | '>' | '(' | ')') => return Err(shell_syntax(line, at)),
             _ => {}
         }
+        out.push(c);
     }
-    Ok(())
+    Ok(out)
 }
 
 fn shell_syntax(line: &str, at: usize) -> ConfigError {

@@ -93,7 +93,13 @@ fn old_value(field: &'static Field, value: &Value) -> Result<Value, ConfigError>
     }
 }
 
-fn by_world_size(statements: &mut Statements, row: &'static Former, value: &Value, spelled: &str, ranks: u32) -> Result<String, ConfigError> {
+fn by_world_size(
+    statements: &mut Statements,
+    row: &'static Former,
+    value: &Value,
+    spelled: &str,
+    ranks: u32,
+) -> Result<String, ConfigError> {
     let wrong = || ConfigError::WrongType {
         name: row.old.to_string(),
         value: shown(value),

@@ -16,6 +16,8 @@ mod resolved;
 mod setting;
 mod statements;
 mod table;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use error::ConfigError;

@@ -71,7 +71,8 @@ impl Statements {
 }
 
 fn check_one(field: &Field, value: &Value) -> Result<(), ConfigError> {
-    let listed = field.values.iter().any(|accepted| *accepted == shown(value)) || (field.values.is_empty() && field.status == Status::Modelled);
+    let listed =
+        field.values.iter().any(|accepted| *accepted == shown(value)) || (field.values.is_empty() && field.status == Status::Modelled);
     let accepted = match field.status {
         Status::Inert | Status::Nested => true,
         Status::Modelled => value.is_null() || listed,
@@ -87,12 +88,7 @@ fn check_one(field: &Field, value: &Value) -> Result<(), ConfigError> {
         (_, Some(default)) => format!("; leave it at its default, {default}"),
         (_, None) => "; leave it out".to_owned(),
     };
-    Err(ConfigError::NotModelled {
-        name: field.name().to_owned(),
-        value: shown(value),
-        reason: field.reason().to_owned(),
-        instead,
-    })
+    Err(ConfigError::NotModelled { name: field.name().to_owned(), value: shown(value), reason: field.reason().to_owned(), instead })
 }
 
 /// Whether a value is upstream's default: variables' defaults are words, other defaults are typed.

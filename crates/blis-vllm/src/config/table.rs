@@ -247,7 +247,6 @@ impl Field {
     pub fn name(&self) -> &str {
         self.flags.first().unwrap_or(&self.key)
     }
-
 }
 
 /// The spelling of exactly that flag.

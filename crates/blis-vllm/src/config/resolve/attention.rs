@@ -73,12 +73,7 @@ pub(super) fn resolve(
 }
 
 /// Tokens of a KV block: as stated, else the backend's preference.
-pub(super) fn block_size(
-    ledger: &mut Ledger<'_>,
-    machine: Machine<'_>,
-    attention: &AttentionSettings,
-    cache: &CacheSettings,
-) -> u32 {
+pub(super) fn block_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, attention: &AttentionSettings, cache: &CacheSettings) -> u32 {
     if cache.block_size_stated {
         return cache.block_size;
     }
@@ -98,11 +93,7 @@ pub(super) fn block_size(
 /// The backends in the order they are tried.
 const fn priorities(capability: (u32, u32)) -> [AttentionBackend; 4] {
     use AttentionBackend::{FlashAttn, Flashinfer, FlexAttention, TritonAttn};
-    if capability.0 == 10 {
-        [Flashinfer, FlashAttn, TritonAttn, FlexAttention]
-    } else {
-        [FlashAttn, Flashinfer, TritonAttn, FlexAttention]
-    }
+    if capability.0 == 10 { [Flashinfer, FlashAttn, TritonAttn, FlexAttention] } else { [FlashAttn, Flashinfer, TritonAttn, FlexAttention] }
 }
 
 fn names(backends: [AttentionBackend; 4]) -> String {
@@ -164,9 +155,8 @@ fn flash_attn_combination(need: Need) -> Option<&'static str> {
     }
     let version = flash_attn_version(need, Some(need.head_size));
     let reads = flash_attn_reads_fp8(version, need.capability.0, Some(need.head_size));
-    (need.kv_cache_dtype.is_quantized() && !reads).then_some(
-        "FP8 KV cache requires FA3 on SM90, FA4 with head_size=512 on SM90, or FA4 on SM100",
-    )
+    (need.kv_cache_dtype.is_quantized() && !reads)
+        .then_some("FP8 KV cache requires FA3 on SM90, FA4 with head_size=512 on SM90, or FA4 on SM100")
 }
 
 fn flash_attn_reads_fp8(version: Option<u8>, family: u32, head_size: Option<u32>) -> bool {

@@ -74,12 +74,7 @@ fn defaults(machine: Machine<'_>) -> (u64, u64, &'static str) {
     }
 }
 
-fn budgets(
-    ledger: &mut Ledger<'_>,
-    machine: Machine<'_>,
-    max_model_len: u64,
-    chunked: bool,
-) -> Result<(u64, u64), ConfigError> {
+fn budgets(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_len: u64, chunked: bool) -> Result<(u64, u64), ConfigError> {
     let throughput = ledger.value(Setting::PerformanceMode).as_str() == Some("throughput");
     let (tokens, seqs, rule) = defaults(machine);
     let scale = if throughput { 2 } else { 1 };

@@ -68,11 +68,7 @@ impl Sizing<'_> {
 }
 
 /// The mode after the attention backend's support is known; a mode it cannot serve at all is refused.
-pub(super) fn with_support(
-    mode: CudagraphMode,
-    support: GraphSupport,
-    splits_at_attention: bool,
-) -> Result<CudagraphMode, ConfigError> {
+pub(super) fn with_support(mode: CudagraphMode, support: GraphSupport, splits_at_attention: bool) -> Result<CudagraphMode, ConfigError> {
     if mode == CudagraphMode::None {
         return Ok(mode);
     }

@@ -1,0 +1,149 @@
+//! What is refused, and what the message says.
+
+use serde_json::json;
+
+use crate::config::tests::{Case, gpt_oss, h100, llama, resolved, serve};
+use crate::config::{Launch, read};
+
+/// The message a line is refused with.
+fn refusal(arguments: &str) -> String {
+    resolved(arguments).unwrap_err().to_string()
+}
+
+#[test]
+fn a_refusal_says_what_would_be_right() {
+    let cases = [
+        ("--tensor-parallel-size 3", "total number of attention heads (64) must be divisible by tensor parallel size (3)"),
+        ("--tensor-parallel-size 16", "world size (16) is larger than the number of available GPUs (8) in this node"),
+        ("--tensor-parallel-size 0", "--tensor-parallel-size: 0 should be at least 1"),
+        ("--tensor-paralel-size 2", "unrecognized arguments: --tensor-paralel-size; the nearest is --tensor-parallel-size"),
+        (
+            "--max-num 3",
+            "ambiguous option: --max-num could match --max-num-active-seqs, --max-num-batched-tokens, \
+                         --max-num-queued-reqs, --max-num-queued-tokens, --max-num-scheduled-tokens, --max-num-seqs",
+        ),
+        ("--max-num-seqs", "argument --max-num-seqs: expected one argument"),
+        ("--cudagraph-capture-sizes", "argument --cudagraph-capture-sizes: expected at least one argument"),
+        ("--max-num-seqs many", "--max-num-seqs: \"many\" is not an integer"),
+        ("--max-num-batched-tokens 1.5K", "--max-num-batched-tokens: \"1.5K\" is not an integer, such as 8192, 8k or 8K"),
+        ("--enforce-eager=1", "argument --enforce-eager: takes no value, but has \"1\"; write --enforce-eager or its --no- form"),
+        ("--gpu-memory-utilization 1.5", "--gpu-memory-utilization: 1.5 should be greater than 0 and at most 1"),
+        ("--gpu-memory-utilization nan", "--gpu-memory-utilization: \"nan\" is not a number"),
+        ("--scheduling-policy fifo", "--scheduling-policy: invalid choice \"fifo\"; choose from fcfs, priority"),
+        ("--kv-cache-dtype fp8_e4m4", "--kv-cache-dtype: invalid choice \"fp8_e4m4\" (the nearest is fp8_e4m3); choose from auto"),
+        ("--kv-cache-dtype nvfp4", "--kv-cache-dtype = nvfp4 is not modelled: how keys and values are stored"),
+        (
+            "--pipeline-parallel-size 2",
+            "--pipeline-parallel-size = 2 is not modelled: pipeline parallelism is not modelled; leave it at its default, 1",
+        ),
+        ("--data-parallel-size 2", "--data-parallel-size = 2 is not modelled"),
+        ("--enable-expert-parallel", "--enable-expert-parallel = true is not modelled: expert parallelism"),
+        ("--enable-lora", "--enable-lora = true is not modelled: LoRA adapters"),
+        (
+            "--speculative-config '{\"method\": \"ngram\"}'",
+            "--speculative-config = {\"method\":\"ngram\"} is not modelled: speculative decoding",
+        ),
+        ("--kv-transfer-config '{}'", "--kv-transfer-config = {} is not modelled"),
+        ("--config x.yaml", "--config = x.yaml is not modelled: a scenario states the content of such a file under args"),
+        (
+            "--compilation-config '{\"cudagraph_mod\": 1}'",
+            "--compilation-config: unknown key \"cudagraph_mod\"; the nearest is \"cudagraph_mode\"",
+        ),
+        ("-cc.pass_config.fuse_all true", "compilation_config.pass_config: unknown key \"fuse_all\"; the nearest is"),
+        ("-cc.pass_config 3", "compilation_config.pass_config: 3 is not a JSON object"),
+        ("-cc 3", "--compilation-config: \"3\" is not a JSON object"),
+        ("-cc.cudagraph_mode HALF", "compilation_config.cudagraph_mode: invalid choice \"HALF\""),
+        ("-cc.mode 2", "compilation_config.mode = DYNAMO_TRACE_ONCE is not modelled"),
+        ("-cc.splitting_ops '[\"a\"]'", "compilation_config.splitting_ops = 1 operations is not modelled"),
+        ("-cc.custom_ops '[\"rms_norm\"]'", "invalid syntax 'rms_norm' for custom op"),
+        ("-cc.custom_ops '[\"+a\",\"-a\"]'", "custom_ops cannot both enable and disable the same operation: a"),
+        ("-ac.flash_attn_version 5", "attention_config.flash_attn_version: invalid choice \"5\"; choose from 2, 3, 4"),
+        ("--attention-backend FLASHMLA", "--attention-backend = FLASHMLA is not modelled"),
+        (
+            "--attention-backend FLASHINFER -ac.backend FLASHINFER",
+            "--attention-backend and attention_config.backend are mutually exclusive",
+        ),
+        (
+            "--attention-backend FLEX_ATTENTION --kv-cache-dtype fp8",
+            "selected backend FLEX_ATTENTION is not valid for this configuration: kv_cache_dtype not supported",
+        ),
+        ("--block-size 8", "no valid attention backend found: FLASH_ATTN: block_size not supported"),
+        ("--max-model-len 200000", "user-specified max_model_len (200000) is greater than the derived max_model_len"),
+        ("--max-model-len 0", "--max-model-len: 0 should be at least 1, or auto"),
+        ("--max-num-batched-tokens 8 --max-num-seqs 16", "max_num_batched_tokens (8) must be greater than or equal to max_num_seqs (16)"),
+        (
+            "--max-num-batched-tokens 2048 --no-enable-chunked-prefill",
+            "max_num_batched_tokens (2048) is smaller than max_model_len (131072)",
+        ),
+        ("--max-num-seqs 4 --max-num-active-seqs 5", "max_num_active_seqs (5) cannot be greater than max_num_seqs (4)"),
+        (
+            "--max-model-len 100 --long-prefill-token-threshold 200",
+            "long_prefill_token_threshold (200) cannot be greater than the max_model_len (100)",
+        ),
+        ("--max-cudagraph-capture-size 0", "max_cudagraph_capture_size should be at least 1"),
+        ("--max-cudagraph-capture-size 8 --cudagraph-capture-sizes 1 4", "customized max_cudagraph_capture_size (=8) should be consistent"),
+        ("--num-gpu-blocks-override -5", "--num-gpu-blocks-override: -5 should be at least 0"),
+        ("--quantization awq", "--quantization = awq is not modelled: quantising a checkpoint while it is loaded"),
+        ("a-second-model", "unrecognized arguments: a-second-model; the model is already given"),
+        ("--api-server-count 0", "--api-server-count 0: a server that answers requests needs at least 1"),
+        ("--max-num-seqs $CONC", "command: \"$CONC\" needs a shell; state the value itself"),
+        ("| tee log", "command: \"|\" needs a shell"),
+        ("'", "command: the quotes do not balance"),
+        ("--disable-log-requests", "unrecognized arguments: --disable-log-requests; vLLM had it from 0.10.2 until before 0.18.0"),
+    ];
+    for (arguments, expected) in cases {
+        let got = refusal(arguments);
+        assert!(got.starts_with(expected), "{arguments:?}\n  said:   {got}\n  wanted: {expected}");
+    }
+}
+
+#[test]
+fn a_variable_is_known_or_an_error() {
+    let refusal =
+        |name, value| Case { env: &[(name, value)], ..Case::line("vllm serve m") }.resolve(&llama(), &h100()).unwrap_err().to_string();
+    assert_eq!(refusal("VLLM_USE_DEEP_GEM", "1"), "unknown environment variable VLLM_USE_DEEP_GEM; the nearest is VLLM_USE_DEEP_GEMM");
+    assert!(refusal("SOMETHING", "1").starts_with("unknown environment variable SOMETHING"));
+    assert!(refusal("VLLM_USE_V2_MODEL_RUNNER", "0").starts_with("VLLM_USE_V2_MODEL_RUNNER = false is not modelled: only Model Runner V2"));
+    assert!(refusal("VLLM_BATCH_INVARIANT", "1").starts_with("VLLM_BATCH_INVARIANT = true is not modelled"));
+    assert!(refusal("NCCL_ALGO", "Ring").starts_with("NCCL_ALGO = Ring is not modelled: it changes the algorithms"));
+    assert_eq!(refusal("VLLM_USE_DEEP_GEMM", "yes"), "VLLM_USE_DEEP_GEMM: \"yes\" is not 0 or 1");
+    assert!(refusal("VLLM_FLOAT32_MATMUL_PRECISION", "highes").contains("(the nearest is highest); choose from highest, high, medium"));
+    assert!(refusal("VLLM_MXFP4_USE_MARLIN", "1").ends_with("state engine.written_for for a line of such a release"));
+}
+
+#[test]
+fn a_variable_at_its_default_or_inert_is_taken() {
+    let env = [
+        ("VLLM_BATCH_INVARIANT", "0"),
+        ("VLLM_USE_V2_MODEL_RUNNER", "1"),
+        ("TORCH_CUDA_ARCH_LIST", "9.0"),
+        ("SAFETENSORS_FAST_GPU", "1"),
+        ("VLLM_ENGINE_READY_TIMEOUT_S", "3600"),
+        ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1"),
+    ];
+    let case = Case { env: &env, ..Case::line("vllm serve m --max-model-len 200000") };
+    assert_eq!(case.resolve(&llama(), &h100()).unwrap().cache.max_model_len, 200_000);
+}
+
+#[test]
+fn a_pool_takes_a_command_or_arguments() {
+    let map = json!({});
+    let both = read(Launch { command: Some("vllm serve m"), args: map.as_object(), ..Launch::default() }).unwrap_err();
+    assert_eq!(both.to_string(), "a pool takes either `command` or `args`; both are given");
+    assert_eq!(read(Launch::default()).unwrap_err().to_string(), "a pool takes either `command` or `args`; neither is given");
+    let twice = Case { env: &[("HF_HOME", "a")], ..Case::line("HF_HOME=b vllm serve m") };
+    let refusal = twice.resolve(&llama(), &h100()).unwrap_err().to_string();
+    assert_eq!(refusal, "environment variable HF_HOME is set both in `env` and in the command");
+    let other = Case::line("python3 -m sglang.launch_server --model-path m").resolve(&llama(), &h100()).unwrap_err().to_string();
+    assert!(other.starts_with("command: starts \"python3 -m sglang.launch_server\""), "{other}");
+    let tag = Case::line("python3 -m vllm.entrypoints.openai.api_server m").resolve(&llama(), &h100()).unwrap_err().to_string();
+    assert_eq!(tag, "unrecognized arguments: m; this entry point takes the model by --model");
+}
+
+#[test]
+fn a_stated_quantisation_must_be_the_checkpoint_s_own() {
+    let resolve = |arguments: &str| Case::line(&serve(arguments)).resolve(&gpt_oss(), &h100());
+    assert!(resolve("--quantization mxfp4").is_ok() && resolve("-q gpt_oss_mxfp4").is_ok());
+    let refusal = resolve("--quantization fp8").unwrap_err().to_string();
+    assert!(refusal.starts_with("quantization method specified in the model config (gpt_oss_mxfp4) does not match"), "{refusal}");
+}

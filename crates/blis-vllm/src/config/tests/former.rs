@@ -1,0 +1,86 @@
+//! Lines written for earlier releases.
+
+use crate::config::tests::{Case, b200, gpt_oss, h100, h200, llama_fp8, serve, value_of};
+use crate::config::{MoeBackend, Source};
+
+fn written_for<'a>(release: &'a str, line: &'a str, env: &'a [(&'a str, &'a str)]) -> Case<'a> {
+    Case { line, env, written_for: Some(release) }
+}
+
+#[test]
+fn the_marlin_variable_becomes_the_flag() {
+    let case = written_for("0.22.0", "vllm serve m", &[("VLLM_MXFP4_USE_MARLIN", "1")]);
+    let got = case.resolve(&gpt_oss(), &h200()).unwrap();
+    assert_eq!(got.kernels.moe_backend, MoeBackend::Marlin);
+    let line = got.explained.iter().find(|line| line.setting.key() == "moe_backend").unwrap();
+    assert_eq!(line.source, Source::FormerlySpelled);
+    assert_eq!(
+        got.notes,
+        ["VLLM_MXFP4_USE_MARLIN = 1 means --moe-backend = marlin (0.22.0 deprecates it in favour of --moe-backend marlin)"]
+    );
+}
+
+#[test]
+fn a_flag_of_today_wins_over_a_translated_one() {
+    let case = written_for("0.22.0", "vllm serve m --moe-backend triton", &[("VLLM_MXFP4_USE_MARLIN", "1")]);
+    assert_eq!(case.resolve(&gpt_oss(), &h200()).unwrap().kernels.moe_backend, MoeBackend::Triton);
+}
+
+#[test]
+fn the_flashinfer_variable_becomes_a_backend_and_an_activation_format() {
+    let case = written_for("0.15.1", "vllm serve m", &[("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "1")]);
+    let kernels = case.resolve(&gpt_oss(), &b200()).unwrap().kernels;
+    assert_eq!((kernels.moe_backend, kernels.moe_activation_mxfp8), (MoeBackend::FlashinferTrtllm, true));
+}
+
+#[test]
+fn size_limits_by_ranks_become_the_limit_of_this_layout() {
+    let env = [("VLLM_FLASHINFER_ALLREDUCE_FUSION_THRESHOLDS_MB", r#"{"2":32,"4":32,"8":8}"#)];
+    let limit = |ranks: u32| {
+        let line = serve(&format!("-tp {ranks}"));
+        let got = written_for("0.10.2", &line, &env).resolve(&llama_fp8(), &b200()).unwrap();
+        (
+            value_of(&got, "compilation_config.pass_config.fi_allreduce_fusion_max_size_mb"),
+            got.compilation.passes.allreduce_fusion_max_tokens,
+        )
+    };
+    assert_eq!(limit(1), ("None".to_owned(), None));
+    assert_eq!(limit(2), ("32.0".to_owned(), Some(32 * 64)));
+    assert_eq!(limit(8), ("8.0".to_owned(), Some(8 * 64)));
+}
+
+#[test]
+fn old_pass_names_are_renamed() {
+    let line = serve(
+        r#"--compilation-config '{"pass_config":{"enable_fi_allreduce_fusion":true,"enable_attn_fusion":true,"enable_noop":true}}' -tp 2"#,
+    );
+    let passes = written_for("0.10.2", &line, &[]).resolve(&llama_fp8(), &b200()).unwrap().compilation.passes;
+    assert!(passes.fuse_allreduce_rms && passes.fuse_attn_quant && passes.eliminate_noops);
+}
+
+#[test]
+fn a_spelling_counts_only_for_releases_that_had_it() {
+    let resolve = |release, arguments: &str| written_for(release, &serve(arguments), &[]).resolve(&llama_fp8(), &h100()).map(|_| ());
+    assert!(resolve("0.10.2", "--disable-log-requests").is_ok());
+    assert!(resolve("v0.16.0", "--disable-log-requests").is_ok());
+    assert!(resolve("0.18.0", "--disable-log-requests").is_err());
+    assert!(resolve("0.15.1", "--swap-space 4 --max-num-seqs 4").is_ok());
+    let refusal = resolve("0.22", "").unwrap_err().to_string();
+    assert_eq!(refusal, "written_for: \"0.22\" is not a release such as \"0.22.0\"");
+}
+
+#[test]
+fn a_spelling_without_an_equivalent_is_refused_by_its_name() {
+    let refusal = |release, arguments: &str, env: &[(&str, &str)]| {
+        written_for(release, &serve(arguments), env).resolve(&gpt_oss(), &h100()).unwrap_err().to_string()
+    };
+    let fp8 = refusal("0.17.0", "", &[("VLLM_USE_FLASHINFER_MOE_FP8", "0")]);
+    assert!(
+        fp8.starts_with("VLLM_USE_FLASHINFER_MOE_FP8 = 0 has no equivalent in the modelled release: it took FlashInfer's kernels"),
+        "{fp8}"
+    );
+    let pass = refusal("0.22.0", "-cc.pass_config.fuse_minimax_qk_norm true", &[]);
+    assert!(pass.starts_with("compilation_config.pass_config.fuse_minimax_qk_norm = true has no equivalent"), "{pass}");
+    let value = refusal("0.22.0", "--max-num-partial-prefills 2", &[]);
+    assert!(value.contains("only 1 can be translated"), "{value}");
+}

@@ -1,0 +1,64 @@
+//! The generated table and the code that reads it agree.
+
+use std::collections::BTreeSet;
+
+use crate::config::formerly::Release;
+use crate::config::table::Field;
+use crate::config::{
+    AttentionBackend, Becomes, CompilationMode, CudagraphMode, FlashinferAllreduce, HashAlgo, KvCacheDtype, LinearBackend, MatmulPrecision,
+    MoeBackend, SchedulingPolicy, Setting, Status, fields, former_spellings,
+};
+
+#[test]
+fn every_field_has_a_status_and_a_reason() {
+    assert!(fields().len() > 700, "the table holds the flags, keys and variables of a release");
+    assert!(fields().iter().all(|field| !field.reason().is_empty()));
+}
+
+#[test]
+fn the_settings_are_the_modelled_fields_in_order() {
+    let modelled: Vec<&str> = fields().iter().filter(|field| field.status == Status::Modelled).map(|field| field.key).collect();
+    assert_eq!(modelled, Setting::KEYS);
+    for (setting, key) in Setting::ALL.iter().zip(Setting::KEYS) {
+        assert_eq!((setting.key(), Field::of(*setting).key), (*key, *key));
+    }
+}
+
+#[test]
+fn names_and_spellings_are_unique() {
+    let keys: BTreeSet<&str> = fields().iter().map(|field| field.key).collect();
+    assert_eq!(keys.len(), fields().len());
+    let flags: Vec<&str> = fields().iter().flat_map(|field| field.flags.iter().copied()).collect();
+    assert_eq!(flags.iter().collect::<BTreeSet<_>>().len(), flags.len());
+}
+
+#[test]
+fn enumerations_hold_exactly_the_modelled_choices_of_their_fields() {
+    let same = |setting: Setting, names: Vec<&str>| {
+        let field = Field::of(setting);
+        let modelled = if field.values.is_empty() { &field.choices } else { &field.values };
+        assert_eq!(modelled.iter().collect::<BTreeSet<_>>(), names.iter().collect::<BTreeSet<_>>(), "{}", field.key);
+    };
+    same(Setting::KvCacheDtype, KvCacheDtype::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::PrefixCachingHashAlgo, HashAlgo::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::SchedulingPolicy, SchedulingPolicy::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::CompilationConfigMode, CompilationMode::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::CompilationConfigCudagraphMode, CudagraphMode::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::AttentionBackend, AttentionBackend::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::MoeBackend, MoeBackend::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::LinearBackend, LinearBackend::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::VllmFlashinferAllreduceBackend, FlashinferAllreduce::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::VllmFloat32MatmulPrecision, MatmulPrecision::ALL.iter().map(|choice| choice.as_str()).collect());
+}
+
+#[test]
+fn every_former_spelling_names_real_releases_and_fields() {
+    assert!(former_spellings().len() >= 30);
+    for row in former_spellings() {
+        let release = |text: &str| Release::parse(text).unwrap();
+        assert!(release(row.from) < release(row.until), "{}", row.old);
+        assert!(row.seen.iter().all(|seen| (release(row.from)..release(row.until)).contains(&release(seen))), "{}", row.old);
+        assert!(row.to.keys().all(|key| Field::named(key).is_some()), "{}", row.old);
+        assert_eq!(row.to.is_empty(), matches!(row.becomes, Becomes::Nothing | Becomes::Refused), "{}", row.old);
+    }
+}
