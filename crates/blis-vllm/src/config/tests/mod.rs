@@ -91,7 +91,7 @@ fn graph(name: &str, architecture: &str, hidden_size: u64, blocks: IndexMap<Stri
         quantisation: None,
         blocks,
         stack: vec![StackRun { cycle, times: 2 }],
-        parameters: ParameterCount { total: 1, active: 1, published: None },
+        parameters: ParameterCount { total: 1, active: 1, active_leaves_out: Vec::new(), published: None },
     }
 }
 
