@@ -1,0 +1,320 @@
+//! The closed lists a coefficient file is written in: what is priced, by which form, from which inputs, in which unit.
+//!
+//! Adding a name here is one row; the form that reads it lives in the cost model. Left out: kernel libraries and variants, which
+//! are free text because the engines that name them are not known here.
+
+use std::fmt;
+
+use blis_contracts::plan::Primitive;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Defines an enum whose variants have one name each, used in documents, messages and reports alike.
+macro_rules! vocabulary {
+    ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum $name {
+            $($(#[$item_doc])* #[serde(rename = $text)] $item,)+
+        }
+
+        impl $name {
+            /// Every value, in the order documents list them.
+            pub const ALL: &'static [Self] = &[$(Self::$item),+];
+
+            /// The name documents and reports use.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$item => $text,)+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+vocabulary!(
+    /// What a coefficient prices: a primitive of a plan, a way to launch, work of the host, or a piece of memory.
+    Subject {
+        /// A dense matrix multiplication.
+        Gemm = "gemm",
+        /// Attention of requests with several new tokens.
+        AttentionPrefill = "attention.prefill",
+        /// Attention of requests with one new token.
+        AttentionDecode = "attention.decode",
+        /// The experts of a mixture.
+        MoeExperts = "moe.experts",
+        /// A sum left on every rank of a group.
+        AllReduce = "collective.all_reduce",
+        /// A concatenation left on every rank of a group.
+        AllGather = "collective.all_gather",
+        /// A norm over rows.
+        Norm = "norm",
+        /// An elementwise activation.
+        Activation = "activation",
+        /// Rotary position embedding.
+        Rope = "rope",
+        /// Token embedding look-up.
+        Embedding = "embedding",
+        /// Turning logits into tokens.
+        Sampling = "sampling",
+        /// Launching one graph of a whole pass.
+        GraphFull = "graph.full",
+        /// Replaying the pieces between attention calls.
+        GraphPiecewise = "graph.piecewise",
+        /// Launching kernel by kernel.
+        GraphEager = "graph.eager",
+        /// Forming a batch.
+        HostSchedule = "host.schedule",
+        /// Preparing a batch's inputs on the worker.
+        HostPrepare = "host.prepare",
+        /// Reading tokens back and updating requests.
+        HostUpdate = "host.update",
+        /// Work between client and engine.
+        HostFrontend = "host.frontend",
+        /// Memory of the runtime's context.
+        MemoryContext = "memory.context",
+        /// Memory of a group's communicators.
+        MemoryCommunicator = "memory.communicator",
+        /// Memory of captured graphs.
+        MemoryGraphs = "memory.graphs",
+        /// Memory of activations beyond the largest live tensors.
+        MemoryActivationOverhead = "memory.activation_overhead",
+    }
+);
+
+vocabulary!(
+    /// The families a chip's coefficients are filed under: one file each.
+    Family {
+        /// Dense matrix multiplications.
+        Gemm = "gemm",
+        /// Attention over several new tokens.
+        AttentionPrefill = "attention_prefill",
+        /// Attention over one new token.
+        AttentionDecode = "attention_decode",
+        /// Experts.
+        Moe = "moe",
+        /// Collectives.
+        Collective = "collective",
+        /// Norms, activations, position embedding, look-up.
+        Elementwise = "elementwise",
+        /// Sampling.
+        Sampling = "sampling",
+        /// Launching.
+        Launch = "launch",
+        /// Host work.
+        Host = "host",
+        /// Memory.
+        Memory = "memory",
+    }
+);
+
+vocabulary!(
+    /// A pricing form. What each computes is written where it is computed, in the cost model.
+    FormName {
+        /// A matrix multiplication.
+        Matmul = "matmul",
+        /// Attention with one new token per request.
+        AttentionDecode = "attention_decode",
+        /// Attention with several new tokens per request.
+        AttentionPrefill = "attention_prefill",
+        /// The experts of one layer.
+        Moe = "moe",
+        /// A collective by algorithm range.
+        Collective = "collective",
+        /// A kernel that only reads and writes.
+        Stream = "stream",
+        /// A base and what each unit adds.
+        PerUnit = "per_unit",
+        /// Memory: a base and what each unit adds.
+        Bytes = "bytes",
+    }
+);
+
+vocabulary!(
+    /// A number a form reads besides its coefficients. Ranges and curves are stated over these.
+    Input {
+        /// Rows of a matrix multiplication.
+        Rows = "rows",
+        /// Output columns on one rank.
+        Columns = "columns",
+        /// Inner dimension on one rank.
+        Depth = "depth",
+        /// Stored bytes of the weights.
+        WeightBytes = "weight_bytes",
+        /// Bytes moved for each activation element read.
+        InputBytes = "input_bytes",
+        /// Requests, or sampled rows.
+        Requests = "requests",
+        /// Tokens all requests of a decode call attend to.
+        Context = "context",
+        /// `context` for each request.
+        MeanContext = "mean_context",
+        /// Key heads on one rank.
+        KvHeads = "kv_heads",
+        /// Query heads on one rank.
+        QueryHeads = "query_heads",
+        /// Elements of one head.
+        HeadDim = "head_dim",
+        /// Stored bytes of one key or value element.
+        ElementBytes = "element_bytes",
+        /// 1 where a window cuts what any request sees, else 0.
+        Windowed = "windowed",
+        /// New tokens of one prefill row.
+        New = "new",
+        /// Cached tokens of one prefill row.
+        Cached = "cached",
+        /// Tokens a query sees; 0 for all.
+        Window = "window",
+        /// Tokens.
+        Tokens = "tokens",
+        /// (token, expert) pairs on one rank.
+        Pairs = "pairs",
+        /// Distinct experts that any token picks, on one rank.
+        Hit = "hit",
+        /// `pairs` for each of `hit`.
+        RowsPerExpert = "rows_per_expert",
+        /// Stored bytes of one expert on one rank.
+        ExpertBytes = "expert_bytes",
+        /// Operations of one (token, expert) pair on one rank.
+        PairOperations = "pair_operations",
+        /// Bytes of a collective on one rank, or of a kernel that only reads and writes.
+        Bytes = "bytes",
+        /// Operations: kernels, graph pieces, messages or chunks, by subject.
+        Operations = "operations",
+        /// Graphs captured.
+        Graphs = "graphs",
+        /// Ranks of a group.
+        Ranks = "ranks",
+        /// The chip's memory bandwidth, in bytes per microsecond.
+        Bandwidth = "bandwidth",
+        /// The chip's peak rate for the call's formats, in operations per microsecond.
+        Peak = "peak",
+    }
+);
+
+vocabulary!(
+    /// The unit of a coefficient.
+    Unit {
+        /// Microseconds.
+        Microseconds = "us",
+        /// Dimensionless.
+        Ratio = "ratio",
+        /// Bytes.
+        Bytes = "bytes",
+        /// Bytes per microsecond.
+        BytesPerMicrosecond = "bytes/us",
+        /// Tokens or rows.
+        Rows = "rows",
+    }
+);
+
+vocabulary!(
+    /// Whose clock a measurement was read from.
+    Clock {
+        /// The accelerator's work alone.
+        Device = "device",
+        /// The accelerator's work and the host's issue of it.
+        DeviceAndHost = "device_and_host",
+        /// The host's work alone.
+        Host = "host",
+    }
+);
+
+vocabulary!(
+    /// How the measured work was launched.
+    MeasuredLaunch {
+        /// From a captured graph.
+        Graph = "graph",
+        /// Kernel by kernel.
+        Eager = "eager",
+    }
+);
+
+impl Input {
+    /// How many inputs there are.
+    pub const COUNT: usize = Self::ALL.len();
+}
+
+impl Subject {
+    /// The forms that may price it.
+    pub const fn forms(self) -> &'static [FormName] {
+        match self {
+            Self::Gemm => &[FormName::Matmul],
+            Self::AttentionPrefill => &[FormName::AttentionPrefill],
+            Self::AttentionDecode => &[FormName::AttentionDecode],
+            Self::MoeExperts => &[FormName::Moe],
+            Self::AllReduce | Self::AllGather => &[FormName::Collective],
+            Self::Norm | Self::Activation | Self::Rope | Self::Embedding => &[FormName::Stream],
+            Self::Sampling => &[FormName::Stream, FormName::PerUnit],
+            Self::GraphFull
+            | Self::GraphPiecewise
+            | Self::GraphEager
+            | Self::HostSchedule
+            | Self::HostPrepare
+            | Self::HostUpdate
+            | Self::HostFrontend => &[FormName::PerUnit],
+            Self::MemoryContext | Self::MemoryCommunicator | Self::MemoryGraphs | Self::MemoryActivationOverhead => &[FormName::Bytes],
+        }
+    }
+
+    /// The family it is filed under.
+    pub const fn family(self) -> Family {
+        match self {
+            Self::Gemm => Family::Gemm,
+            Self::AttentionPrefill => Family::AttentionPrefill,
+            Self::AttentionDecode => Family::AttentionDecode,
+            Self::MoeExperts => Family::Moe,
+            Self::AllReduce | Self::AllGather => Family::Collective,
+            Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
+            Self::Sampling => Family::Sampling,
+            Self::GraphFull | Self::GraphPiecewise | Self::GraphEager => Family::Launch,
+            Self::HostSchedule | Self::HostPrepare | Self::HostUpdate | Self::HostFrontend => Family::Host,
+            Self::MemoryContext | Self::MemoryCommunicator | Self::MemoryGraphs | Self::MemoryActivationOverhead => Family::Memory,
+        }
+    }
+}
+
+impl From<Primitive> for Subject {
+    fn from(primitive: Primitive) -> Self {
+        match primitive {
+            Primitive::Gemm => Self::Gemm,
+            Primitive::AttentionPrefill => Self::AttentionPrefill,
+            Primitive::AttentionDecode => Self::AttentionDecode,
+            Primitive::MoeExperts => Self::MoeExperts,
+            Primitive::AllReduce => Self::AllReduce,
+            Primitive::AllGather => Self::AllGather,
+            Primitive::Norm => Self::Norm,
+            Primitive::Activation => Self::Activation,
+            Primitive::Rope => Self::Rope,
+            Primitive::Embedding => Self::Embedding,
+            Primitive::Sampling => Self::Sampling,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_primitive_keeps_its_name_as_a_subject() {
+        for primitive in Primitive::ALL {
+            assert_eq!(Subject::from(primitive).as_str(), primitive.as_str());
+        }
+    }
+
+    #[test]
+    fn every_name_round_trips_through_its_document_form() {
+        for &subject in Subject::ALL {
+            assert_eq!(serde_json::to_value(subject).unwrap(), subject.as_str());
+        }
+        for (index, &input) in Input::ALL.iter().enumerate() {
+            assert_eq!(serde_json::to_value(input).unwrap(), input.as_str());
+            assert_eq!(input as usize, index);
+        }
+    }
+}
