@@ -26,6 +26,8 @@ pub enum Kind {
     Sharpness,
     /// At least 0.
     NonNegative,
+    /// 0 or 1.
+    Switch,
 }
 
 /// The value of a coefficient an entry leaves out.
@@ -55,6 +57,7 @@ impl Kind {
                 Self::Efficiency => value > 0.0 && value <= 1.0,
                 Self::Sharpness => value >= 1.0,
                 Self::NonNegative => value >= 0.0,
+                Self::Switch => [0.0, 1.0].iter().any(|admitted| value.total_cmp(admitted).is_eq()),
             }
     }
 
@@ -64,6 +67,7 @@ impl Kind {
             Self::Efficiency => "above 0 and at most 1",
             Self::Sharpness => "at least 1",
             Self::NonNegative => "at least 0",
+            Self::Switch => "0 or 1",
         }
     }
 }
@@ -100,9 +104,27 @@ impl FormName {
                     extra("window_unit_time", Unit::Microseconds),
                 ]
             },
-            Self::AttentionPrefill => const { &[LATENCY, MEMORY_EFFICIENCY, COMPUTE_EFFICIENCY, SHARPNESS] },
+            Self::AttentionPrefill => const {
+                &[
+                    LATENCY,
+                    MEMORY_EFFICIENCY,
+                    COMPUTE_EFFICIENCY,
+                    SHARPNESS,
+                    extra("tile_time", Unit::Microseconds),
+                    extra("window_tile_time", Unit::Microseconds),
+                    extra("key_time", Unit::Microseconds),
+                    optional("packs_group", Unit::Ratio, Kind::Switch, Neutral::Zero),
+                ]
+            },
             Self::Moe => const {
-                &[FLOOR, MEMORY_EFFICIENCY, COMPUTE_EFFICIENCY, SHARPNESS, required("token_time", Unit::Microseconds, Kind::NonNegative)]
+                &[
+                    FLOOR,
+                    MEMORY_EFFICIENCY,
+                    COMPUTE_EFFICIENCY,
+                    SHARPNESS,
+                    required("token_time", Unit::Microseconds, Kind::NonNegative),
+                    extra("expert_time", Unit::Microseconds),
+                ]
             },
             Self::Collective => &[],
             Self::Stream => const { &[FLOOR, MEMORY_EFFICIENCY] },
@@ -160,6 +182,7 @@ impl FormName {
             ],
             Self::Moe => &[
                 Input::Tokens,
+                Input::Experts,
                 Input::Pairs,
                 Input::Hit,
                 Input::RowsPerExpert,

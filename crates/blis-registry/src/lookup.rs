@@ -127,15 +127,9 @@ impl ChipCoefficients {
 }
 
 fn describe(query: &Query<'_>) -> String {
-    let mut what = format!("`{}`", query.subject);
-    if let Some(kernel) = query.kernel {
-        what.push_str(&format!(" by {}/{}", kernel.library, kernel.variant));
-    }
-    if let Some(format) = query.format {
-        what.push_str(&format!(" in {format}"));
-    }
-    if let Some(group) = query.group {
-        what.push_str(&format!(" over {group} ranks"));
-    }
-    what
+    let kernel = query.kernel.map(|kernel| format!(" by {}/{}", kernel.library, kernel.variant));
+    let format = query.format.map(|format| format!(" in {format}"));
+    let group = query.group.map(|group| format!(" over {group} ranks"));
+    let qualifiers: String = [kernel, format, group].into_iter().flatten().collect();
+    format!("`{}`{qualifiers}", query.subject)
 }

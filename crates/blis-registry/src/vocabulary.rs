@@ -175,6 +175,8 @@ vocabulary!(
         Pairs = "pairs",
         /// Distinct experts that any token picks, on one rank.
         Hit = "hit",
+        /// Experts resident on one rank.
+        Experts = "experts",
         /// `pairs` for each of `hit`.
         RowsPerExpert = "rows_per_expert",
         /// Stored bytes of one expert on one rank.

@@ -1,0 +1,161 @@
+//! Attention of one step: exact integer sums over its decode requests, and a loop over its prefill rows.
+//!
+//! Every class of decode attention reads the same sums, one per distinct window. Where the kernel that serves decode is also the
+//! one that serves prefill, a step with both makes one call, and the launch's own time counts once.
+
+use blis_contracts::plan::PrimitiveShape;
+use blis_contracts::step::{PrefillRow, RankStep};
+use blis_registry::vocabulary::Input;
+
+use crate::forms::{Form, Parts, Rows};
+use crate::inputs::Inputs;
+use crate::operation::Operation;
+
+/// Every attention operation of a stage.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Attention {
+    pub(crate) decode: Vec<DecodeClass>,
+    pub(crate) prefill: Vec<PrefillClass>,
+}
+
+/// One class of decode attention.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DecodeClass {
+    pub(crate) operation: Operation,
+    window: u32,
+    /// Whether a step with prefill rows serves them in the same call.
+    shared: bool,
+    pub(crate) tally: Tally,
+}
+
+/// One class of prefill attention.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PrefillClass {
+    pub(crate) operation: Operation,
+    pub(crate) tally: Tally,
+}
+
+/// Time priced so far, in microseconds, apart by whether the call lay within the fitted range.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Tally {
+    pub(crate) inside: f64,
+    pub(crate) outside: f64,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, microseconds: f64, extrapolated: bool) {
+        if extrapolated {
+            self.outside += microseconds;
+        } else {
+            self.inside += microseconds;
+        }
+    }
+}
+
+impl Attention {
+    pub(crate) fn new(decode: Vec<Operation>, prefill: Vec<Operation>) -> Self {
+        let same_call = |operation: &Operation| {
+            prefill.iter().any(|other| other.kernel == operation.kernel && other.shape == operation.shape && other.count == operation.count)
+        };
+        let decode = decode
+            .into_iter()
+            .map(|operation| {
+                let window = window_of(&operation.shape);
+                DecodeClass { window, shared: same_call(&operation), operation, tally: Tally::default() }
+            })
+            .collect();
+        let prefill = prefill.into_iter().map(|operation| PrefillClass { operation, tally: Tally::default() }).collect();
+        Self { decode, prefill }
+    }
+
+    /// Attention calls of one pass with decode requests, prefill rows or both.
+    pub(crate) fn calls(&self, step: &RankStep) -> u32 {
+        let decode = self.decode.iter().filter(|class| !step.decode.is_empty() && !class.merges(step));
+        let prefill = self.prefill.iter().filter(|_| !step.prefill.is_empty());
+        decode.map(|class| class.operation.count).chain(prefill.map(|class| class.operation.count)).sum()
+    }
+
+    /// Microseconds of one step; counts it.
+    pub(crate) fn price(&mut self, step: &RankStep) -> f64 {
+        let mut total = 0.0;
+        for class in &mut self.decode {
+            if let Some((microseconds, inputs)) = class.microseconds(step) {
+                total += microseconds;
+                class.tally.add(microseconds, class.operation.term.extrapolates(&inputs));
+            }
+        }
+        for class in &mut self.prefill {
+            if let Some((microseconds, extrapolated)) = class.microseconds(step) {
+                total += microseconds;
+                class.tally.add(microseconds, extrapolated);
+            }
+        }
+        total
+    }
+}
+
+impl DecodeClass {
+    fn merges(&self, step: &RankStep) -> bool {
+        self.shared && !step.prefill.is_empty()
+    }
+
+    /// Microseconds of all calls of the class, with their inputs; none where the step has no decode request.
+    pub(crate) fn microseconds(&self, step: &RankStep) -> Option<(f64, Inputs)> {
+        if step.decode.is_empty() {
+            return None;
+        }
+        let visible = visible_tokens(&step.decode, self.window);
+        let cut = self.window > 0 && step.decode.iter().any(|&cached| cached >= self.window);
+        let inputs = self
+            .operation
+            .fixed()
+            .with(Input::Requests, step.decode.len() as f64)
+            .with(Input::Context, visible as f64)
+            .with(Input::Windowed, if cut { 1.0 } else { 0.0 });
+        let Parts { latency, body } = self.operation.term.form.parts(&inputs);
+        let call = if self.merges(step) { body } else { latency + body };
+        Some((f64::from(self.operation.count) * call, inputs))
+    }
+}
+
+impl PrefillClass {
+    /// Microseconds of all calls of the class, and whether any row lay outside the fitted range; none without prefill rows.
+    pub(crate) fn microseconds(&self, step: &RankStep) -> Option<(f64, bool)> {
+        let first = *step.prefill.first()?;
+        let Form::AttentionPrefill(form) = &self.operation.term.form else {
+            // An entry that is not charged.
+            return Some((0.0, false));
+        };
+        let mut rows = Rows::NONE;
+        let mut extrapolated = false;
+        for &row in &step.prefill {
+            let inputs = self.row(row);
+            form.add(&inputs, &mut rows);
+            extrapolated |= self.operation.term.extrapolates(&inputs);
+        }
+        let call = form.finish(&self.row(first), rows).total();
+        Some((f64::from(self.operation.count) * call, extrapolated))
+    }
+
+    fn row(&self, row: PrefillRow) -> Inputs {
+        let fixed = self.operation.fixed();
+        fixed.with(Input::Rows, 1.0).with(Input::New, f64::from(row.query)).with(Input::Cached, f64::from(row.context))
+    }
+}
+
+fn window_of(shape: &PrimitiveShape) -> u32 {
+    match shape {
+        PrimitiveShape::Attention { window, .. } => *window,
+        PrimitiveShape::Gemm { .. }
+        | PrimitiveShape::Moe { .. }
+        | PrimitiveShape::Collective { .. }
+        | PrimitiveShape::Stream { .. }
+        | PrimitiveShape::Sampling { .. } => 0,
+    }
+}
+
+/// Tokens that all decode requests attend to, their new ones included: an exact integer sum, whatever the order.
+pub(crate) fn visible_tokens(cached: &[u32], window: u32) -> u64 {
+    let most = if window == 0 { u32::MAX } else { window };
+    cached.iter().map(|&cached| u64::from(cached.saturating_add(1).min(most))).sum()
+}

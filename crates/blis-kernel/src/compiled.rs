@@ -1,0 +1,118 @@
+//! A plan ready for pricing, with its memo and its counts.
+//!
+//! Pricing a step hashes nothing and, once its cells are filled, allocates nothing. The memo equals direct evaluation bit for bit.
+//! Ranks that run in lockstep wait for the slowest.
+
+use blis_contracts::step::{RankStep, StepEstimate, StepShape};
+
+use crate::attention::Attention;
+use crate::host::HostTerms;
+use crate::launch::{Dispatch, Launches};
+use crate::table::Table;
+
+/// A plan ready for pricing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompiledPlan {
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) launches: Launches,
+    pub(crate) host: HostTerms,
+    pub(crate) counts: Counts,
+}
+
+/// One pipeline stage's work, apart by what it reads of a step.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Stage {
+    /// Work over every token launched.
+    pub(crate) tokens: Table,
+    /// Work over the rows whose logits are computed.
+    pub(crate) sampled: Table,
+    /// Work over the requests' contexts.
+    pub(crate) attention: Attention,
+}
+
+/// What a run has used so far, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Counts {
+    pub(crate) steps: u64,
+    /// Time the accelerator waited for launches.
+    pub(crate) starved: f64,
+    pub(crate) launch: [f64; 3],
+    pub(crate) schedule: f64,
+    pub(crate) prepare: f64,
+    pub(crate) update: f64,
+}
+
+impl CompiledPlan {
+    pub(crate) fn new(stages: Vec<Stage>, launches: Launches, host: HostTerms) -> Self {
+        Self { stages, launches, host, counts: Counts::default() }
+    }
+
+    /// Prices a step, and counts it.
+    ///
+    /// Panics on a stage the plan does not have, which would be a defect of the engine.
+    pub fn price(&mut self, step: &StepShape) -> StepEstimate {
+        let stage = &mut self.stages[step.stage as usize];
+        let mut worst = StepEstimate::default();
+        self.counts.steps += 1;
+        for rank in &step.ranks {
+            let kernels = stage.tokens.price(rank.padded_tokens) + stage.sampled.price(rank.sampled) + stage.attention.price(rank);
+            let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
+            let host = self.host.price(rank);
+            self.counts.starved += (dispatch.rest - kernels).max(0.0);
+            self.counts.launch[rank.launch as usize] += dispatch.first;
+            self.counts.schedule += host.schedule;
+            self.counts.prepare += host.prepare;
+            self.counts.update += host.update;
+            worst = slower(worst, estimate(kernels, dispatch, host.schedule + host.prepare, host.update));
+        }
+        worst
+    }
+
+    /// The same price without the memo and without counting.
+    pub fn price_directly(&self, step: &StepShape) -> StepEstimate {
+        let stage = &self.stages[step.stage as usize];
+        let mut worst = StepEstimate::default();
+        for rank in &step.ranks {
+            // A copy of the attention classes keeps the counts of this plan as they are.
+            let attention = stage.attention.clone().price(rank);
+            let kernels = stage.tokens.compute(rank.padded_tokens) + stage.sampled.compute(rank.sampled) + attention;
+            let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
+            let host = self.host.price(rank);
+            worst = slower(worst, estimate(kernels, dispatch, host.schedule + host.prepare, host.update));
+        }
+        worst
+    }
+
+    /// Cells of the memo that hold a price.
+    pub fn cells_filled(&self) -> usize {
+        self.stages.iter().map(|stage| stage.tokens.filled() + stage.sampled.filled()).sum()
+    }
+
+    /// Steps priced so far.
+    pub fn steps(&self) -> u64 {
+        self.counts.steps
+    }
+}
+
+pub(crate) fn dispatch_of(launches: &Launches, attention: &Attention, rank: &RankStep) -> Dispatch {
+    launches.dispatch(rank.launch, attention.calls(rank), rank.requests() as f64, rank.tokens() as f64)
+}
+
+/// Microseconds in their parts become an estimate in nanoseconds.
+fn estimate(kernels: f64, dispatch: Dispatch, before: f64, after: f64) -> StepEstimate {
+    StepEstimate {
+        before_ns: before * 1e3,
+        launch_ns: dispatch.first * 1e3,
+        device_ns: kernels.max(dispatch.rest) * 1e3,
+        after_ns: after * 1e3,
+    }
+}
+
+fn slower(a: StepEstimate, b: StepEstimate) -> StepEstimate {
+    StepEstimate {
+        before_ns: a.before_ns.max(b.before_ns),
+        launch_ns: a.launch_ns.max(b.launch_ns),
+        device_ns: a.device_ns.max(b.device_ns),
+        after_ns: a.after_ns.max(b.after_ns),
+    }
+}

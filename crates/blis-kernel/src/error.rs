@@ -1,0 +1,49 @@
+//! Why a plan cannot be prepared for pricing.
+
+use blis_contracts::environment::EnvironmentError;
+use blis_contracts::format::FormatName;
+use blis_contracts::plan::RowSet;
+use blis_registry::NotPriced;
+use thiserror::Error;
+
+/// A plan cannot be prepared for pricing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CompileError {
+    /// No coefficient covers a piece of work.
+    #[error(transparent)]
+    NotPriced(#[from] NotPriced),
+    /// The chip states no rate for a format.
+    #[error("the chip states no peak rate that covers {format}")]
+    NoPeak {
+        /// The format of the activations.
+        format: FormatName,
+    },
+    /// The plan is for another chip than the coefficients.
+    #[error("the plan is for the chip `{plan}`, the cost model for `{model}`")]
+    OtherChip {
+        /// The plan's chip.
+        plan: String,
+        /// The cost model's chip.
+        model: String,
+    },
+    /// A primitive's shape or rows are not those it has: attention reads requests, all other work reads rows.
+    #[error("a plan's `{primitive}` cannot have the shape {shape} over {rows:?}")]
+    Shape {
+        /// The primitive.
+        primitive: &'static str,
+        /// The shape, in words.
+        shape: String,
+        /// The rows.
+        rows: RowSet,
+    },
+}
+
+impl From<CompileError> for EnvironmentError {
+    fn from(error: CompileError) -> Self {
+        let what = match error {
+            CompileError::NotPriced(NotPriced { chip, what }) => format!("{what} on the chip `{chip}`"),
+            CompileError::NoPeak { .. } | CompileError::OtherChip { .. } | CompileError::Shape { .. } => format!("the plan: {error}"),
+        };
+        Self::Unpriced { what }
+    }
+}

@@ -1,0 +1,29 @@
+//! A collective over a group of ranks: a latency and a rate for each range of sizes that one algorithm serves.
+//!
+//! Left out: collectives that leave the scale-up domain, and contention with other traffic.
+
+use blis_registry::Entry;
+use blis_registry::entry::AlgorithmRange;
+use blis_registry::vocabulary::Input;
+
+use crate::inputs::Inputs;
+
+/// Algorithm ranges of a collective.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collective {
+    ranges: Vec<AlgorithmRange>,
+}
+
+impl Collective {
+    pub(super) fn read(entry: &Entry) -> Self {
+        Self { ranges: entry.ranges.clone() }
+    }
+
+    /// Microseconds of one call.
+    pub fn microseconds(&self, x: &Inputs) -> f64 {
+        let bytes = x.get(Input::Bytes);
+        let range = self.ranges.iter().find(|range| range.up_to.is_none_or(|up_to| bytes <= up_to as f64));
+        let range = range.expect("a validated entry's last range has no upper end");
+        range.latency + bytes / range.bandwidth
+    }
+}

@@ -1,0 +1,131 @@
+//! The pricing forms: pure functions of coefficients, the chip's figures and the sizes of a call. One file each.
+//!
+//! Times are microseconds, bandwidths bytes per microsecond, peaks operations per microsecond. `fitting/forms.py` holds the same
+//! formulas, and `fitting/vectors.json` the cases on which both sides must agree.
+
+mod attention_decode;
+mod attention_prefill;
+mod bytes;
+mod collective;
+mod matmul;
+mod moe;
+mod per_unit;
+mod stream;
+
+use blis_contracts::provenance::Method;
+use blis_registry::Entry;
+use blis_registry::vocabulary::FormName;
+
+pub use attention_decode::AttentionDecode;
+pub use attention_prefill::{AttentionPrefill, Rows, attention_pairs};
+pub use bytes::Bytes;
+pub use collective::Collective;
+pub use matmul::Matmul;
+pub use moe::Moe;
+pub use per_unit::PerUnit;
+pub use stream::Stream;
+
+use crate::inputs::Inputs;
+
+/// A form with the coefficients of one entry.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Form {
+    /// A matrix multiplication.
+    Matmul(Matmul),
+    /// Attention with one new token per request.
+    AttentionDecode(AttentionDecode),
+    /// Attention with several new tokens per request.
+    AttentionPrefill(AttentionPrefill),
+    /// The experts of one layer.
+    Moe(Moe),
+    /// A collective.
+    Collective(Collective),
+    /// Work bound by memory traffic.
+    Stream(Stream),
+    /// A base and what each unit adds.
+    PerUnit(PerUnit),
+    /// Memory.
+    Bytes(Bytes),
+    /// Deliberately priced at nothing.
+    NotCharged,
+}
+
+/// A price in two parts: what a launch takes however small, and what its work adds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parts {
+    /// The launch's own time, in microseconds.
+    pub latency: f64,
+    /// The work's time, in microseconds.
+    pub body: f64,
+}
+
+impl Parts {
+    /// Nothing.
+    pub const ZERO: Self = Self { latency: 0.0, body: 0.0 };
+
+    /// Both together.
+    pub const fn total(self) -> f64 {
+        self.latency + self.body
+    }
+}
+
+impl Form {
+    /// Reads the coefficients of a validated entry.
+    pub fn read(entry: &Entry) -> Self {
+        if entry.method == Method::NotCharged {
+            return Self::NotCharged;
+        }
+        match entry.form {
+            FormName::Matmul => Self::Matmul(Matmul::read(entry)),
+            FormName::AttentionDecode => Self::AttentionDecode(AttentionDecode::read(entry)),
+            FormName::AttentionPrefill => Self::AttentionPrefill(AttentionPrefill::read(entry)),
+            FormName::Moe => Self::Moe(Moe::read(entry)),
+            FormName::Collective => Self::Collective(Collective::read(entry)),
+            FormName::Stream => Self::Stream(Stream::read(entry)),
+            FormName::PerUnit => Self::PerUnit(PerUnit::read(entry)),
+            FormName::Bytes => Self::Bytes(Bytes::read(entry)),
+        }
+    }
+
+    /// The inputs of a call with those that follow from others, which ranges may be stated over.
+    pub(crate) fn complete(&self, inputs: &Inputs) -> Inputs {
+        match self {
+            Self::AttentionDecode(_) => AttentionDecode::complete(inputs),
+            Self::Moe(_) => Moe::complete(inputs),
+            Self::Matmul(_)
+            | Self::AttentionPrefill(_)
+            | Self::Collective(_)
+            | Self::Stream(_)
+            | Self::PerUnit(_)
+            | Self::Bytes(_)
+            | Self::NotCharged => *inputs,
+        }
+    }
+
+    /// The price of one call in its parts: microseconds, or bytes for [`Form::Bytes`].
+    pub fn parts(&self, inputs: &Inputs) -> Parts {
+        let whole = |body| Parts { latency: 0.0, body };
+        match self {
+            Self::Matmul(form) => whole(form.microseconds(inputs)),
+            Self::AttentionDecode(form) => form.parts(inputs),
+            Self::AttentionPrefill(form) => form.parts(inputs),
+            Self::Moe(form) => whole(form.microseconds(inputs)),
+            Self::Collective(form) => whole(form.microseconds(inputs)),
+            Self::Stream(form) => whole(form.microseconds(inputs)),
+            Self::PerUnit(form) => whole(form.microseconds(inputs)),
+            Self::Bytes(form) => whole(form.bytes(inputs)),
+            Self::NotCharged => Parts::ZERO,
+        }
+    }
+
+    /// The price of one call: microseconds, or bytes for [`Form::Bytes`].
+    pub fn price(&self, inputs: &Inputs) -> f64 {
+        self.parts(inputs).total()
+    }
+}
+
+/// A soft maximum of two terms that overlap: their sum for a sharpness of 1, nearly the larger for a large one.
+pub(crate) fn blend(a: f64, b: f64, sharpness: f64) -> f64 {
+    let top = a.max(b).max(1e-12);
+    top * libm::pow(libm::pow(a / top, sharpness) + libm::pow(b / top, sharpness), 1.0 / sharpness)
+}

@@ -1,0 +1,50 @@
+//! The experts of one layer on one rank: `pairs` (token, expert) pairs land on `hit` of the resident experts.
+//!
+//! Each expert that any token picks is read once; its rows decide how well its tiles are filled. Routing itself (top-k, sorting,
+//! scattering) is the floor and what each resident expert and each token adds. How many experts are hit is the routing balance's business.
+
+use blis_registry::Entry;
+use blis_registry::vocabulary::Input;
+
+use super::blend;
+use crate::inputs::Inputs;
+use crate::value::Value;
+
+/// Coefficients of a layer of experts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moe {
+    floor: Value,
+    expert_time: Value,
+    token_time: Value,
+    memory_efficiency: Value,
+    compute_efficiency: Value,
+    sharpness: Value,
+}
+
+impl Moe {
+    pub(super) fn read(entry: &Entry) -> Self {
+        Self {
+            floor: Value::read(entry, "floor"),
+            expert_time: Value::read(entry, "expert_time"),
+            token_time: Value::read(entry, "token_time"),
+            memory_efficiency: Value::read(entry, "memory_efficiency"),
+            compute_efficiency: Value::read(entry, "compute_efficiency"),
+            sharpness: Value::read(entry, "sharpness"),
+        }
+    }
+
+    /// The inputs of a call with those that follow from others.
+    pub(super) fn complete(x: &Inputs) -> Inputs {
+        x.with(Input::RowsPerExpert, (x.get(Input::Pairs) / x.get(Input::Hit)).max(1.0))
+    }
+
+    /// Microseconds of one layer.
+    pub fn microseconds(&self, x: &Inputs) -> f64 {
+        let x = &Self::complete(x);
+        let (pairs, hit) = (x.get(Input::Pairs), x.get(Input::Hit));
+        let memory = hit * x.get(Input::ExpertBytes) / (x.get(Input::Bandwidth) * self.memory_efficiency.at(x));
+        let compute = pairs * x.get(Input::PairOperations) / (x.get(Input::Peak) * self.compute_efficiency.at(x));
+        let fixed = self.floor.at(x) + self.expert_time.at(x) * x.get(Input::Experts) + self.token_time.at(x) * x.get(Input::Tokens);
+        fixed + blend(memory, compute, self.sharpness.at(x))
+    }
+}

@@ -1,0 +1,91 @@
+//! Work of the host around a step, and between client and engine.
+//!
+//! How these overlap with the accelerator is the engine's own rule; here each is priced alone.
+
+use blis_contracts::plan::{FrontEndPlan, HostPlan};
+use blis_contracts::step::RankStep;
+use blis_registry::vocabulary::{Input, Subject};
+use blis_registry::{ChipCoefficients, Query};
+
+use crate::error::CompileError;
+use crate::forms::Form;
+use crate::inputs::Inputs;
+use crate::term::Term;
+
+/// Terms of the host's work around a step.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HostTerms {
+    pub(crate) schedule: Term,
+    pub(crate) prepare: Term,
+    pub(crate) update: Term,
+    workers: f64,
+}
+
+/// Host time of one step, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct HostTime {
+    pub(crate) schedule: f64,
+    pub(crate) prepare: f64,
+    pub(crate) update: f64,
+}
+
+impl HostTerms {
+    pub(crate) fn new(host: &HostPlan, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
+        let find = |subject| Term::find(coefficients, &Query::of(subject));
+        Ok(Self {
+            schedule: find(Subject::HostSchedule)?,
+            prepare: find(Subject::HostPrepare)?,
+            update: find(Subject::HostUpdate)?,
+            workers: f64::from(host.workers),
+        })
+    }
+
+    /// The host's work for one rank's step. An operation is a message to a worker.
+    pub(crate) fn price(&self, step: &RankStep) -> HostTime {
+        let inputs = Inputs::NONE
+            .with(Input::Requests, step.requests() as f64)
+            .with(Input::Tokens, step.tokens() as f64)
+            .with(Input::Operations, self.workers);
+        HostTime {
+            schedule: self.schedule.form.price(&inputs),
+            prepare: self.prepare.form.price(&inputs),
+            update: self.update.form.price(&inputs),
+        }
+    }
+}
+
+/// What lies between client and engine, in nanoseconds of one front-end process.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FrontEndPrice {
+    /// For each request: parsing, validation, hand-over.
+    pub per_request_ns: f64,
+    /// For each prompt token: tokenising; 0 where prompts arrive as tokens.
+    pub per_prompt_token_ns: f64,
+    /// For each chunk sent to the client.
+    pub per_chunk_ns: f64,
+    /// For each output token: detokenising; 0 where tokens are sent as tokens.
+    pub per_output_token_ns: f64,
+    /// For each engine step with output: taking the engine's message apart.
+    pub per_step_ns: f64,
+}
+
+impl FrontEndPrice {
+    /// Prices a plan's front end. A token costs the same to make from text as to turn into text.
+    pub fn of(plan: &FrontEndPlan, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
+        let term = Term::find(coefficients, &Query::of(Subject::HostFrontend))?;
+        if term.form == Form::NotCharged {
+            return Ok(Self::default());
+        }
+        let nothing = Inputs::NONE.with(Input::Requests, 0.0).with(Input::Tokens, 0.0).with(Input::Operations, 0.0);
+        let base = term.form.price(&nothing);
+        let per = |input| (term.form.price(&nothing.with(input, 1.0)) - base) * 1e3;
+        let per_token = per(Input::Tokens);
+        Ok(Self {
+            per_request_ns: per(Input::Requests),
+            per_prompt_token_ns: if plan.tokenises { per_token } else { 0.0 },
+            per_chunk_ns: per(Input::Operations),
+            per_output_token_ns: if plan.detokenises { per_token } else { 0.0 },
+            per_step_ns: base * 1e3,
+        })
+    }
+}

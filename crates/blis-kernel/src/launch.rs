@@ -1,0 +1,63 @@
+//! Launching a pass: what the host spends on it, and when that is longer than the accelerator's work.
+//!
+//! A full graph is one launch. A piecewise pass replays its pieces and launches attention kernel by kernel in between; an eager
+//! pass launches everything kernel by kernel. Launches run ahead of the accelerator, so only the first delays it; where all of
+//! them together take longer than its work, the pass is as long as they are.
+
+use blis_contracts::plan::GraphPolicy;
+use blis_contracts::step::Launch;
+use blis_registry::vocabulary::{Input, Subject};
+use blis_registry::{ChipCoefficients, Query};
+
+use crate::error::CompileError;
+use crate::inputs::Inputs;
+use crate::term::Term;
+
+/// Terms of the three ways to launch.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Launches {
+    pub(crate) full: Term,
+    pub(crate) piecewise: Term,
+    pub(crate) eager: Term,
+    pieces: f64,
+    kernels: f64,
+}
+
+/// Host time of launching one pass, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Dispatch {
+    /// Before the accelerator can start.
+    pub(crate) first: f64,
+    /// While it runs.
+    pub(crate) rest: f64,
+}
+
+impl Launches {
+    pub(crate) fn new(graphs: &GraphPolicy, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
+        let find = |subject| Term::find(coefficients, &Query::of(subject));
+        Ok(Self {
+            full: find(Subject::GraphFull)?,
+            piecewise: find(Subject::GraphPiecewise)?,
+            eager: find(Subject::GraphEager)?,
+            pieces: f64::from(graphs.pieces),
+            kernels: f64::from(graphs.eager_launches),
+        })
+    }
+
+    /// Host time of one pass that makes `attention_calls` attention calls and serves `requests` requests and `tokens` tokens.
+    pub(crate) fn dispatch(&self, launch: Launch, attention_calls: u32, requests: f64, tokens: f64) -> Dispatch {
+        let batch = Inputs::NONE.with(Input::Requests, requests).with(Input::Tokens, tokens);
+        let host = |term: &Term, operations: f64| term.form.price(&batch.with(Input::Operations, operations));
+        let (total, launches) = match launch {
+            Launch::Full => return Dispatch { first: host(&self.full, self.kernels), rest: 0.0 },
+            Launch::Piecewise => {
+                let attention = f64::from(attention_calls);
+                let eager = host(&self.eager, attention) - host(&self.eager, 0.0);
+                (host(&self.piecewise, self.pieces) + eager, self.pieces + attention)
+            }
+            Launch::Eager => (host(&self.eager, self.kernels), self.kernels),
+        };
+        let first = total / launches.max(1.0);
+        Dispatch { first, rest: total - first }
+    }
+}

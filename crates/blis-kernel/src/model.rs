@@ -1,0 +1,132 @@
+//! The cost model: one chip's figures and coefficients, and the routing balance of the workload.
+//!
+//! It resolves nothing: kernels, padding, capture and buffers arrive in the plan. It answers with a compiled plan to price steps
+//! by, with the memory a plan takes before any KV, and with what lies between client and engine.
+
+use blis_contracts::chip::Chip;
+use blis_contracts::environment::MemoryBreakdown;
+use blis_contracts::plan::{LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowSet};
+use blis_registry::ChipCoefficients;
+
+use crate::attention::Attention;
+use crate::compiled::{CompiledPlan, Stage};
+use crate::error::CompileError;
+use crate::figures::Figures;
+use crate::host::{FrontEndPrice, HostTerms};
+use crate::launch::Launches;
+use crate::memory;
+use crate::operation::Operation;
+use crate::routing::RoutingBalance;
+use crate::table::Table;
+
+/// Prices plans on one chip.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CostModel {
+    figures: Figures,
+    coefficients: ChipCoefficients,
+    balance: RoutingBalance,
+}
+
+impl CostModel {
+    /// A cost model from a chip's facts, its coefficients and the balance of the workload.
+    pub fn new(chip: &Chip, coefficients: ChipCoefficients, balance: RoutingBalance) -> Self {
+        Self { figures: Figures::of(chip), coefficients, balance }
+    }
+
+    /// The coefficients it prices by.
+    pub fn coefficients(&self) -> &ChipCoefficients {
+        &self.coefficients
+    }
+
+    /// Prepares a plan: identical layers are merged, every coefficient is looked up once.
+    pub fn compile(&self, plan: &PoolPlan) -> Result<CompiledPlan, CompileError> {
+        self.check_chip(plan)?;
+        let stages = (0..plan.layout.pipeline.max(1)).map(|stage| self.stage(plan, stage)).collect::<Result<_, _>>()?;
+        let launches = Launches::new(&plan.graphs, &self.coefficients)?;
+        Ok(CompiledPlan::new(stages, launches, HostTerms::new(&plan.host, &self.coefficients)?))
+    }
+
+    /// Memory of one rank before any KV is allocated.
+    pub fn memory(&self, plan: &PoolPlan) -> Result<MemoryBreakdown, CompileError> {
+        self.check_chip(plan)?;
+        memory::breakdown(plan, &self.coefficients)
+    }
+
+    /// What lies between client and engine.
+    pub fn front_end(&self, plan: &PoolPlan) -> Result<FrontEndPrice, CompileError> {
+        self.check_chip(plan)?;
+        FrontEndPrice::of(&plan.front_end, &self.coefficients)
+    }
+
+    fn check_chip(&self, plan: &PoolPlan) -> Result<(), CompileError> {
+        let model = self.coefficients.chip();
+        if plan.hardware == model {
+            return Ok(());
+        }
+        Err(CompileError::OtherChip { plan: plan.hardware.clone(), model: model.to_owned() })
+    }
+
+    fn stage(&self, plan: &PoolPlan, stage: u32) -> Result<Stage, CompileError> {
+        let (mut tokens, mut sampled, mut decode, mut prefill) = (vec![], vec![], vec![], vec![]);
+        for (layer, count) in merged(plan.layers.iter().filter(|layer| layer.stage == stage)) {
+            let target = match (layer.primitive, layer.rows) {
+                (Primitive::AttentionDecode, RowSet::Requests) => &mut decode,
+                (Primitive::AttentionPrefill, RowSet::Requests) => &mut prefill,
+                (_, RowSet::Tokens) => &mut tokens,
+                (_, RowSet::Sampled) => &mut sampled,
+                (_, RowSet::Requests) => return Err(misfit(layer)),
+            };
+            if !fits(layer) {
+                return Err(misfit(layer));
+            }
+            if !stays_on_rank(layer) {
+                target.push(Operation::new(layer, count, &self.coefficients, &self.figures, self.balance)?);
+            }
+        }
+        Ok(Stage { tokens: Table::new(tokens), sampled: Table::new(sampled), attention: Attention::new(decode, prefill) })
+    }
+}
+
+/// Classes of identical work with their counts, in the order of their first occurrence.
+fn merged<'a>(layers: impl Iterator<Item = &'a LoweredLayer>) -> Vec<(&'a LoweredLayer, u32)> {
+    let mut classes: Vec<(&LoweredLayer, u32)> = Vec::new();
+    for layer in layers {
+        let same = |other: &LoweredLayer| {
+            other.primitive == layer.primitive
+                && other.shape == layer.shape
+                && other.rows == layer.rows
+                && other.kernel == layer.kernel
+        };
+        match classes.iter_mut().find(|(other, _)| same(other)) {
+            Some((_, count)) => *count += 1,
+            None => classes.push((layer, 1)),
+        }
+    }
+    classes
+}
+
+/// Whether the shape is one its primitive has, over rows it can read.
+fn fits(layer: &LoweredLayer) -> bool {
+    let over_requests = layer.rows == RowSet::Requests;
+    match layer.primitive {
+        Primitive::Gemm => matches!(layer.shape, PrimitiveShape::Gemm { .. }) && !over_requests,
+        Primitive::AttentionPrefill | Primitive::AttentionDecode => {
+            matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests
+        }
+        Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
+        Primitive::AllReduce | Primitive::AllGather => matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests,
+        Primitive::Norm | Primitive::Activation | Primitive::Rope | Primitive::Embedding => {
+            matches!(layer.shape, PrimitiveShape::Stream { .. }) && !over_requests
+        }
+        Primitive::Sampling => matches!(layer.shape, PrimitiveShape::Sampling { .. }) && !over_requests,
+    }
+}
+
+fn misfit(layer: &LoweredLayer) -> CompileError {
+    CompileError::Shape { primitive: layer.primitive.as_str(), shape: format!("{:?}", layer.shape), rows: layer.rows }
+}
+
+/// Whether a collective has nobody to talk to.
+fn stays_on_rank(layer: &LoweredLayer) -> bool {
+    matches!(layer.shape, PrimitiveShape::Collective { group, .. } if group < 2)
+}

@@ -1,0 +1,154 @@
+//! One class of identical work in a plan: what it is, how often it occurs, and how a step's rows become a form's inputs.
+
+use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::plan::{KernelImpl, LoweredLayer, PrimitiveShape};
+use blis_registry::vocabulary::Input;
+use blis_registry::{ChipCoefficients, Query};
+
+use crate::error::CompileError;
+use crate::figures::Figures;
+use crate::inputs::Inputs;
+use crate::routing::RoutingBalance;
+use crate::term::Term;
+
+/// Bytes of one logit: the sampler works in 32 bits.
+const LOGIT_BYTES: f64 = 4.0;
+
+/// Work that occurs `count` times in a pass, each time the same.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Operation {
+    pub(crate) term: Term,
+    pub(crate) kernel: KernelImpl,
+    pub(crate) count: u32,
+    pub(crate) shape: PrimitiveShape,
+    balance: RoutingBalance,
+    fixed: Inputs,
+}
+
+impl Operation {
+    /// Prepares one class of lowered layers.
+    pub(crate) fn new(
+        layer: &LoweredLayer,
+        count: u32,
+        coefficients: &ChipCoefficients,
+        figures: &Figures,
+        balance: RoutingBalance,
+    ) -> Result<Self, CompileError> {
+        let format = format_label(&layer.shape);
+        let group = match layer.shape {
+            PrimitiveShape::Collective { group, .. } => Some(group),
+            PrimitiveShape::Gemm { .. }
+            | PrimitiveShape::Attention { .. }
+            | PrimitiveShape::Moe { .. }
+            | PrimitiveShape::Stream { .. }
+            | PrimitiveShape::Sampling { .. } => None,
+        };
+        let query = Query { subject: layer.primitive.into(), kernel: Some(&layer.kernel), format: format.as_deref(), group };
+        Ok(Self {
+            term: Term::find(coefficients, &query)?,
+            kernel: layer.kernel.clone(),
+            count,
+            shape: layer.shape,
+            balance,
+            fixed: fixed_inputs(&layer.shape, figures)?,
+        })
+    }
+
+    /// The inputs that do not depend on the step.
+    pub(crate) const fn fixed(&self) -> &Inputs {
+        &self.fixed
+    }
+
+    /// The inputs of a call over `rows` rows; attention reads more than rows and has its own.
+    pub(crate) fn inputs(&self, rows: f64) -> Inputs {
+        let fixed = self.fixed;
+        match self.shape {
+            PrimitiveShape::Gemm { .. } => fixed.with(Input::Rows, rows),
+            PrimitiveShape::Attention { .. } => fixed,
+            PrimitiveShape::Moe { experts, local_experts, top_k, .. } => {
+                let share = f64::from(local_experts) / f64::from(experts);
+                let hit = (self.balance.expected_distinct(experts, top_k, rows) * share).min(f64::from(local_experts));
+                let pairs = rows * f64::from(top_k) * share;
+                fixed.with(Input::Tokens, rows).with(Input::Pairs, pairs).with(Input::Hit, hit)
+            }
+            PrimitiveShape::Collective { bytes_per_row, .. } | PrimitiveShape::Stream { bytes_per_row } => {
+                fixed.with(Input::Bytes, rows * bytes_per_row as f64)
+            }
+            PrimitiveShape::Sampling { vocabulary } => fixed
+                .with(Input::Bytes, rows * vocabulary as f64 * LOGIT_BYTES)
+                .with(Input::Requests, rows)
+                .with(Input::Tokens, rows)
+                .with(Input::Operations, 1.0),
+        }
+    }
+
+    /// Microseconds of all its calls over `rows` rows.
+    pub(crate) fn microseconds(&self, rows: f64) -> f64 {
+        f64::from(self.count) * self.term.form.price(&self.inputs(rows))
+    }
+}
+
+/// The label coefficients are scoped by; none where the shape has no format.
+fn format_label(shape: &PrimitiveShape) -> Option<String> {
+    match shape {
+        PrimitiveShape::Gemm { format, .. } | PrimitiveShape::Moe { format, .. } => Some(format.label()),
+        PrimitiveShape::Attention { kv_format, .. } => Some(kv_format.as_str().to_owned()),
+        PrimitiveShape::Collective { .. } | PrimitiveShape::Stream { .. } | PrimitiveShape::Sampling { .. } => None,
+    }
+}
+
+fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, CompileError> {
+    let peak = |format: FormatName| figures.peak(format).ok_or(CompileError::NoPeak { format });
+    let chip = Inputs::NONE.with(Input::Bandwidth, figures.bandwidth);
+    Ok(match *shape {
+        PrimitiveShape::Gemm { columns, depth, format } => chip
+            .with(Input::Columns, columns as f64)
+            .with(Input::Depth, depth as f64)
+            .with(Input::WeightBytes, format.weights.stored_bytes(columns, depth) as f64)
+            .with(Input::InputBytes, input_bytes(format))
+            .with(Input::Peak, peak(format.activations)?),
+        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, window, kv_format, .. } => chip
+            .with(Input::QueryHeads, f64::from(query_heads))
+            .with(Input::KvHeads, f64::from(kv_heads))
+            .with(Input::HeadDim, f64::from(head_dim))
+            .with(Input::Window, f64::from(window))
+            .with(Input::ElementBytes, kv_format.parts().bits_per_element() / 8.0)
+            // Efficiencies of attention are stated against the 16-bit rate, whatever the cache's format.
+            .with(Input::Peak, peak(FormatName::Bf16)?),
+        PrimitiveShape::Moe { local_experts, hidden, intermediate, gated, format, .. } => {
+            let in_matrices = if gated { 2 } else { 1 };
+            let stored = format.weights.stored_bytes(in_matrices * intermediate, hidden) + format.weights.stored_bytes(hidden, intermediate);
+            let operations = 2.0 * (in_matrices + 1) as f64 * hidden as f64 * intermediate as f64;
+            chip.with(Input::Experts, f64::from(local_experts))
+                .with(Input::ExpertBytes, stored as f64)
+                .with(Input::PairOperations, operations)
+                .with(Input::Peak, peak(format.activations)?)
+        }
+        PrimitiveShape::Collective { group, .. } => chip.with(Input::Ranks, f64::from(group)),
+        PrimitiveShape::Stream { .. } | PrimitiveShape::Sampling { .. } => chip,
+    })
+}
+
+/// Bytes a matrix multiplication moves for each element of its input.
+///
+/// Kernels that quantise their own input read 16 bits, write the quantised element with its scale and read it again; a kernel
+/// whose input another operation quantised reads it once.
+fn input_bytes(format: MatmulFormat) -> f64 {
+    let element = format.activations.parts().bits_per_element() / 8.0;
+    match (format.weights, format.activations) {
+        // One 32-bit scale per 128 elements of a row.
+        (FormatName::Fp8Block, FormatName::Fp8) => 2.0 + 2.0 * (element + 4.0 / 128.0),
+        (_, FormatName::Nvfp4 | FormatName::Mxfp4 | FormatName::Mxfp8) => 2.0 + 2.0 * element,
+        (
+            _,
+            FormatName::Fp32
+            | FormatName::Bf16
+            | FormatName::Fp16
+            | FormatName::Fp8
+            | FormatName::Fp8Block
+            | FormatName::Int4Group32
+            | FormatName::Int4Group128
+            | FormatName::Int8,
+        ) => element,
+    }
+}

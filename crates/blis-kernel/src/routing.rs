@@ -1,0 +1,85 @@
+//! How tokens spread over experts: how many distinct experts a step touches.
+//!
+//! A profile belongs to a workload, never to a model: it states how unequal experts are, and the layer states how many there are.
+//! Left out: correlation between the tokens of one request, and imbalance between expert-parallel ranks.
+
+/// The balance of routing under a workload.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RoutingBalance {
+    /// Every expert is as likely as any other.
+    Uniform,
+    /// The r-th most popular expert is picked in proportion to `r^-exponent`.
+    PowerLaw {
+        /// How steeply popularity falls; 0 is uniform.
+        exponent: f64,
+    },
+}
+
+impl RoutingBalance {
+    /// The expected number of distinct experts that `tokens` tokens pick, `top_k` of `experts` each.
+    ///
+    /// Tokens choose independently; a token picks an expert with that expert's inclusion probability, and these sum to `top_k`.
+    pub fn expected_distinct(self, experts: u32, top_k: u32, tokens: f64) -> f64 {
+        let missed = |probability: f64| libm::pow(1.0 - probability, tokens);
+        match self {
+            Self::Uniform => {
+                let probability = f64::from(top_k.min(experts)) / f64::from(experts);
+                f64::from(experts) * (1.0 - missed(probability))
+            }
+            Self::PowerLaw { exponent } => {
+                let weights: Vec<f64> = (1..=experts).map(|rank| libm::pow(f64::from(rank), -exponent)).collect();
+                let scale = inclusion_scale(&weights, f64::from(top_k.min(experts)));
+                weights.iter().map(|weight| 1.0 - missed((weight * scale).min(1.0))).sum()
+            }
+        }
+    }
+}
+
+/// The factor that makes descending weights, each capped at 1, sum to `total`.
+fn inclusion_scale(weights: &[f64], total: f64) -> f64 {
+    let mut below: f64 = weights.iter().sum();
+    for (capped, weight) in weights.iter().enumerate() {
+        let scale = (total - capped as f64) / below;
+        if weight * scale <= 1.0 {
+            return scale;
+        }
+        below -= weight;
+    }
+    // Every expert is certain: total equals the number of experts.
+    weights.last().map_or(1.0, |least| 1.0 / least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_token_picks_exactly_its_top_k() {
+        for balance in [RoutingBalance::Uniform, RoutingBalance::PowerLaw { exponent: 0.9 }] {
+            let hit = balance.expected_distinct(128, 4, 1.0);
+            assert!((hit - 4.0).abs() < 1e-9, "{balance:?}: {hit}");
+        }
+    }
+
+    #[test]
+    fn many_tokens_touch_every_expert_and_skew_touches_fewer() {
+        let uniform = RoutingBalance::Uniform.expected_distinct(128, 4, 64.0);
+        let skewed = RoutingBalance::PowerLaw { exponent: 1.0 }.expected_distinct(128, 4, 64.0);
+        assert!(skewed < uniform && uniform < 128.0);
+        assert!(RoutingBalance::Uniform.expected_distinct(128, 4, 10_000.0) > 127.99);
+    }
+
+    #[test]
+    fn a_power_law_of_exponent_zero_is_uniform() {
+        for tokens in [1.0, 7.0, 300.0] {
+            let flat = RoutingBalance::PowerLaw { exponent: 0.0 }.expected_distinct(60, 6, tokens);
+            assert!((flat - RoutingBalance::Uniform.expected_distinct(60, 6, tokens)).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_layer_whose_tokens_pick_every_expert_touches_all_of_them() {
+        let hit = RoutingBalance::PowerLaw { exponent: 2.0 }.expected_distinct(4, 4, 1.0);
+        assert!((hit - 4.0).abs() < 1e-9);
+    }
+}
