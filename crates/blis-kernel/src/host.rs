@@ -8,7 +8,6 @@ use blis_registry::vocabulary::{Input, Subject};
 use blis_registry::{ChipCoefficients, Query};
 
 use crate::error::CompileError;
-use crate::forms::Form;
 use crate::inputs::Inputs;
 use crate::term::Term;
 
@@ -57,33 +56,30 @@ impl HostTerms {
 /// What lies between client and engine, in nanoseconds of one front-end process.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FrontEndPrice {
-    /// For each request: parsing, validation, hand-over.
+    /// For each request taken in: parsing, validation, hand-over (the entry's `per_operation`).
     pub per_request_ns: f64,
-    /// For each prompt token: tokenising; 0 where prompts arrive as tokens.
+    /// For each prompt token: tokenising; 0 where prompts arrive as tokens (`per_token`).
     pub per_prompt_token_ns: f64,
-    /// For each chunk sent to the client.
+    /// For each chunk sent to a client: detokenising, serialising, writing (`per_request`).
     pub per_chunk_ns: f64,
-    /// For each output token: detokenising; 0 where tokens are sent as tokens.
+    /// For each output token beyond the first of its chunk: detokenising; 0 where tokens are sent as tokens (`per_token`).
     pub per_output_token_ns: f64,
-    /// For each engine step with output: taking the engine's message apart.
+    /// For each engine step with output: taking the engine's message apart (`base`).
     pub per_step_ns: f64,
 }
 
 impl FrontEndPrice {
     /// Prices a plan's front end. A token costs the same to make from text as to turn into text.
-    pub fn of(plan: &FrontEndPlan, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
+    pub(crate) fn of(plan: &FrontEndPlan, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
         let term = Term::find(coefficients, &Query::of(Subject::HostFrontend))?;
-        if term.form == Form::NotCharged {
-            return Ok(Self::default());
-        }
         let nothing = Inputs::NONE.with(Input::Requests, 0.0).with(Input::Tokens, 0.0).with(Input::Operations, 0.0);
         let base = term.form.price(&nothing);
         let per = |input| (term.form.price(&nothing.with(input, 1.0)) - base) * 1e3;
         let per_token = per(Input::Tokens);
         Ok(Self {
-            per_request_ns: per(Input::Requests),
+            per_request_ns: per(Input::Operations),
             per_prompt_token_ns: if plan.tokenises { per_token } else { 0.0 },
-            per_chunk_ns: per(Input::Operations),
+            per_chunk_ns: per(Input::Requests),
             per_output_token_ns: if plan.detokenises { per_token } else { 0.0 },
             per_step_ns: base * 1e3,
         })

@@ -22,12 +22,8 @@ const ACTIVATION_BYTES: u64 = 2;
 /// The memory of one rank.
 pub(crate) fn breakdown(plan: &PoolPlan, coefficients: &ChipCoefficients) -> Result<MemoryBreakdown, CompileError> {
     let profiled = plan.profiling.ranks.first();
-    let tokens = profiled.map_or(0, |rank| rank.padded_tokens);
     let graphs = plan.graphs.full.len() + plan.graphs.piecewise.len();
-    let inputs = Inputs::NONE
-        .with(Input::Ranks, f64::from(plan.layout.tensor))
-        .with(Input::Graphs, graphs as f64)
-        .with(Input::Tokens, f64::from(tokens));
+    let inputs = Inputs::NONE.with(Input::Ranks, f64::from(plan.layout.tensor)).with(Input::Graphs, graphs as f64);
     let group = (plan.layout.ranks() > 1).then_some(plan.layout.tensor);
     let coefficient = |subject| -> Result<BytesPerRank, CompileError> {
         let query = Query { subject, kernel: None, format: None, group };

@@ -11,9 +11,6 @@ use crate::inputs::Inputs;
 use crate::routing::RoutingBalance;
 use crate::term::Term;
 
-/// Bytes of one logit: the sampler works in 32 bits.
-const LOGIT_BYTES: f64 = 4.0;
-
 /// Work that occurs `count` times in a pass, each time the same.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Operation {
@@ -63,7 +60,7 @@ impl Operation {
     pub(crate) fn inputs(&self, rows: f64) -> Inputs {
         let fixed = self.fixed;
         match self.shape {
-            PrimitiveShape::Gemm { .. } => fixed.with(Input::Rows, rows),
+            PrimitiveShape::Gemm { .. } | PrimitiveShape::Sampling { .. } => fixed.with(Input::Rows, rows),
             PrimitiveShape::Attention { .. } => fixed,
             PrimitiveShape::Moe { experts, local_experts, top_k, .. } => {
                 let share = f64::from(local_experts) / f64::from(experts);
@@ -74,11 +71,6 @@ impl Operation {
             PrimitiveShape::Collective { bytes_per_row, .. } | PrimitiveShape::Stream { bytes_per_row } => {
                 fixed.with(Input::Bytes, rows * bytes_per_row as f64)
             }
-            PrimitiveShape::Sampling { vocabulary } => fixed
-                .with(Input::Bytes, rows * vocabulary as f64 * LOGIT_BYTES)
-                .with(Input::Requests, rows)
-                .with(Input::Tokens, rows)
-                .with(Input::Operations, 1.0),
         }
     }
 
@@ -125,7 +117,8 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
                 .with(Input::Peak, peak(format.activations)?)
         }
         PrimitiveShape::Collective { group, .. } => chip.with(Input::Ranks, f64::from(group)),
-        PrimitiveShape::Stream { .. } | PrimitiveShape::Sampling { .. } => chip,
+        PrimitiveShape::Stream { .. } => chip,
+        PrimitiveShape::Sampling { vocabulary } => chip.with(Input::Vocabulary, vocabulary as f64),
     })
 }
 

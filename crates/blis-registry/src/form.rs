@@ -121,13 +121,13 @@ impl FormName {
                     FLOOR,
                     MEMORY_EFFICIENCY,
                     COMPUTE_EFFICIENCY,
-                    SHARPNESS,
                     required("token_time", Unit::Microseconds, Kind::NonNegative),
                     extra("expert_time", Unit::Microseconds),
                 ]
             },
             Self::Collective => &[],
             Self::Stream => const { &[FLOOR, MEMORY_EFFICIENCY] },
+            Self::Sampling => const { &[FLOOR, MEMORY_EFFICIENCY, required("bytes_per_logit", Unit::Bytes, Kind::NonNegative)] },
             Self::PerUnit => const {
                 &[
                     required("base", Unit::Microseconds, Kind::NonNegative),
@@ -136,13 +136,8 @@ impl FormName {
                     extra("per_operation", Unit::Microseconds),
                 ]
             },
-            Self::Bytes => const {
-                &[
-                    required("base", Unit::Bytes, Kind::NonNegative),
-                    extra("per_rank", Unit::Bytes),
-                    extra("per_graph", Unit::Bytes),
-                    extra("per_token", Unit::Bytes),
-                ]
+            Self::Stored => const {
+                &[required("base", Unit::Bytes, Kind::NonNegative), extra("per_rank", Unit::Bytes), extra("per_graph", Unit::Bytes)]
             },
         }
     }
@@ -193,8 +188,9 @@ impl FormName {
             ],
             Self::Collective => &[Input::Bytes],
             Self::Stream => &[Input::Bytes, Input::Bandwidth],
+            Self::Sampling => &[Input::Rows, Input::Vocabulary, Input::Bandwidth],
             Self::PerUnit => &[Input::Requests, Input::Tokens, Input::Operations],
-            Self::Bytes => &[Input::Ranks, Input::Graphs, Input::Tokens],
+            Self::Stored => &[Input::Ranks, Input::Graphs],
         }
     }
 }

@@ -127,10 +127,12 @@ vocabulary!(
         Collective = "collective",
         /// A kernel that only reads and writes.
         Stream = "stream",
+        /// Passes over logits.
+        Sampling = "sampling",
         /// A base and what each unit adds.
         PerUnit = "per_unit",
         /// Memory: a base and what each unit adds.
-        Bytes = "bytes",
+        Stored = "stored",
     }
 );
 
@@ -185,7 +187,9 @@ vocabulary!(
         PairOperations = "pair_operations",
         /// Bytes of a collective on one rank, or of a kernel that only reads and writes.
         Bytes = "bytes",
-        /// Operations: kernels, graph pieces, messages or chunks, by subject.
+        /// Logits of one row on one rank.
+        Vocabulary = "vocabulary",
+        /// Operations: kernels, graph pieces, messages or requests taken in, by subject.
         Operations = "operations",
         /// Graphs captured.
         Graphs = "graphs",
@@ -207,10 +211,6 @@ vocabulary!(
         Ratio = "ratio",
         /// Bytes.
         Bytes = "bytes",
-        /// Bytes per microsecond.
-        BytesPerMicrosecond = "bytes/us",
-        /// Tokens or rows.
-        Rows = "rows",
     }
 );
 
@@ -223,6 +223,8 @@ vocabulary!(
         DeviceAndHost = "device_and_host",
         /// The host's work alone.
         Host = "host",
+        /// No clock: the coefficient is a size.
+        None = "none",
     }
 );
 
@@ -251,7 +253,7 @@ impl Subject {
             Self::MoeExperts => &[FormName::Moe],
             Self::AllReduce | Self::AllGather => &[FormName::Collective],
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => &[FormName::Stream],
-            Self::Sampling => &[FormName::Stream, FormName::PerUnit],
+            Self::Sampling => &[FormName::Sampling],
             Self::GraphFull
             | Self::GraphPiecewise
             | Self::GraphEager
@@ -259,7 +261,7 @@ impl Subject {
             | Self::HostPrepare
             | Self::HostUpdate
             | Self::HostFrontend => &[FormName::PerUnit],
-            Self::MemoryContext | Self::MemoryCommunicator | Self::MemoryGraphs | Self::MemoryActivationOverhead => &[FormName::Bytes],
+            Self::MemoryContext | Self::MemoryCommunicator | Self::MemoryGraphs | Self::MemoryActivationOverhead => &[FormName::Stored],
         }
     }
 

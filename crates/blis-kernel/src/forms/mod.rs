@@ -5,11 +5,12 @@
 
 mod attention_decode;
 mod attention_prefill;
-mod bytes;
 mod collective;
 mod matmul;
 mod moe;
 mod per_unit;
+mod sampling;
+mod stored;
 mod stream;
 
 use blis_contracts::provenance::Method;
@@ -18,11 +19,12 @@ use blis_registry::vocabulary::FormName;
 
 pub use attention_decode::AttentionDecode;
 pub use attention_prefill::{AttentionPrefill, Rows, attention_pairs};
-pub use bytes::Bytes;
 pub use collective::Collective;
 pub use matmul::Matmul;
 pub use moe::Moe;
 pub use per_unit::PerUnit;
+pub use sampling::Sampling;
+pub use stored::Stored;
 pub use stream::Stream;
 
 use crate::inputs::Inputs;
@@ -42,10 +44,12 @@ pub enum Form {
     Collective(Collective),
     /// Work bound by memory traffic.
     Stream(Stream),
+    /// Turning logits into tokens.
+    Sampling(Sampling),
     /// A base and what each unit adds.
     PerUnit(PerUnit),
     /// Memory.
-    Bytes(Bytes),
+    Stored(Stored),
     /// Deliberately priced at nothing.
     NotCharged,
 }
@@ -83,7 +87,8 @@ impl Form {
             FormName::Collective => Self::Collective(Collective::read(entry)),
             FormName::Stream => Self::Stream(Stream::read(entry)),
             FormName::PerUnit => Self::PerUnit(PerUnit::read(entry)),
-            FormName::Bytes => Self::Bytes(Bytes::read(entry)),
+            FormName::Stored => Self::Stored(Stored::read(entry)),
+            FormName::Sampling => Self::Sampling(Sampling::read(entry)),
         }
     }
 
@@ -97,12 +102,13 @@ impl Form {
             | Self::Collective(_)
             | Self::Stream(_)
             | Self::PerUnit(_)
-            | Self::Bytes(_)
+            | Self::Sampling(_)
+            | Self::Stored(_)
             | Self::NotCharged => *inputs,
         }
     }
 
-    /// The price of one call in its parts: microseconds, or bytes for [`Form::Bytes`].
+    /// The price of one call in its parts: microseconds, or bytes for [`Form::Stored`].
     pub fn parts(&self, inputs: &Inputs) -> Parts {
         let whole = |body| Parts { latency: 0.0, body };
         match self {
@@ -113,12 +119,13 @@ impl Form {
             Self::Collective(form) => whole(form.microseconds(inputs)),
             Self::Stream(form) => whole(form.microseconds(inputs)),
             Self::PerUnit(form) => whole(form.microseconds(inputs)),
-            Self::Bytes(form) => whole(form.bytes(inputs)),
+            Self::Stored(form) => whole(form.bytes(inputs)),
+            Self::Sampling(form) => whole(form.microseconds(inputs)),
             Self::NotCharged => Parts::ZERO,
         }
     }
 
-    /// The price of one call: microseconds, or bytes for [`Form::Bytes`].
+    /// The price of one call: microseconds, or bytes for [`Form::Stored`].
     pub fn price(&self, inputs: &Inputs) -> f64 {
         self.parts(inputs).total()
     }

@@ -1,12 +1,12 @@
 //! The experts of one layer on one rank: `pairs` (token, expert) pairs land on `hit` of the resident experts.
 //!
 //! Each expert that any token picks is read once; its rows decide how well its tiles are filled. Routing itself (top-k, sorting,
-//! scattering) is the floor and what each resident expert and each token adds. How many experts are hit is the routing balance's business.
+//! scattering) is the floor and what each resident expert and each token adds. The two terms add up: tiles of a few rows neither hide
+//! the reading of their weights nor fill the matrix units. How many experts are hit is the routing balance's business.
 
 use blis_registry::Entry;
 use blis_registry::vocabulary::Input;
 
-use super::blend;
 use crate::inputs::Inputs;
 use crate::value::Value;
 
@@ -18,7 +18,6 @@ pub struct Moe {
     token_time: Value,
     memory_efficiency: Value,
     compute_efficiency: Value,
-    sharpness: Value,
 }
 
 impl Moe {
@@ -29,7 +28,6 @@ impl Moe {
             token_time: Value::read(entry, "token_time"),
             memory_efficiency: Value::read(entry, "memory_efficiency"),
             compute_efficiency: Value::read(entry, "compute_efficiency"),
-            sharpness: Value::read(entry, "sharpness"),
         }
     }
 
@@ -45,6 +43,6 @@ impl Moe {
         let memory = hit * x.get(Input::ExpertBytes) / (x.get(Input::Bandwidth) * self.memory_efficiency.at(x));
         let compute = pairs * x.get(Input::PairOperations) / (x.get(Input::Peak) * self.compute_efficiency.at(x));
         let fixed = self.floor.at(x) + self.expert_time.at(x) * x.get(Input::Experts) + self.token_time.at(x) * x.get(Input::Tokens);
-        fixed + blend(memory, compute, self.sharpness.at(x))
+        fixed + memory + compute
     }
 }
