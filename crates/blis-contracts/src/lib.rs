@@ -7,6 +7,7 @@
 //! Reading order: [`units`], [`mod@format`], [`model`], [`chip`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
 
 pub mod scenario;
+pub mod data;
 pub mod strict;
 pub mod units;
 
