@@ -105,15 +105,17 @@ fn read_text(path: &Path) -> Result<String, String> {
 
 /// The SHA-256 of some bytes, in lower-case hexadecimal.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    Sha256::digest(bytes).iter().flat_map(|&byte| digits(byte)).map(char::from).collect()
 }
 
 /// The content hash of files given as (path, text): the SHA-256 over one line `<sha256> <path>` for each, sorted by path in byte order.
 pub fn content_hash<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut lines: Vec<(&str, String)> = files.into_iter().map(|(path, text)| (path, sha256_hex(text.as_bytes()))).collect();
     lines.sort();
-    let text: String = lines.iter().map(|(path, hash)| format!("{hash} {path}\n")).collect();
-    sha256_hex(text.as_bytes())
+    let lines: Vec<String> = lines.iter().map(|(path, hash)| format!("{hash} {path}\n")).collect();
+    sha256_hex(lines.concat().as_bytes())
 }
 
 /// One hash of a base and the overlays applied to it, in order: the base's own where there are none.
@@ -121,8 +123,8 @@ pub fn combined_hash(base: &str, overlays: &[String]) -> String {
     if overlays.is_empty() {
         return base.to_owned();
     }
-    let overlays: String = overlays.iter().map(|hash| format!("{hash} overlay\n")).collect();
-    sha256_hex(format!("{base} base\n{overlays}").as_bytes())
+    let overlays: Vec<String> = overlays.iter().map(|hash| format!("{hash} overlay\n")).collect();
+    sha256_hex(format!("{base} base\n{}", overlays.concat()).as_bytes())
 }
 
 #[cfg(test)]
@@ -136,6 +138,11 @@ mod tests {
         assert_ne!(hash, content_hash([("a.yaml", "2\n"), ("b.yaml", "1\n")]));
         // printf '%s a.yaml\n%s b.yaml\n' "$(printf '1\n' | sha256sum | cut -c1-64)" "$(printf '2\n' | sha256sum | cut -c1-64)" | sha256sum
         assert_eq!(hash, "0b2238db927169c40298abed34f92ffcd8557d787b02ede882a8a1d18a1f05c4");
+    }
+
+    #[test]
+    fn a_data_file_may_be_as_large_as_a_document() {
+        assert_eq!(MOST_BYTES, crate::strict::MAX_BYTES as u64);
     }
 
     #[test]

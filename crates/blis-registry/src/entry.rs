@@ -179,6 +179,11 @@ pub struct Fit {
 }
 
 impl Entry {
+    /// What it covers and how it was obtained: two entries of one chip may not share it.
+    pub fn scope(&self) -> (Subject, Option<&KernelScope>, Option<&str>, Option<u32>, Method) {
+        (self.primitive, self.kernel.as_ref(), self.format.as_deref(), self.group, self.method)
+    }
+
     /// Whether the data leave some coefficient open: an interval wider than half its value (VAL-10 of the design).
     pub fn unidentified(&self) -> bool {
         let wide = |value: f64, (low, high): (f64, f64)| high - low > 0.5 * value.abs();

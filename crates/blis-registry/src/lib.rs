@@ -4,7 +4,7 @@
 //! which entry prices a call: measured before calibrated before transferred before literature before `vendor_spec` before roofline
 //! before assumed. Facts (peaks, bandwidths, sizes) are the catalog's; formulas are the cost model's.
 //!
-//! Reading order: [`vocabulary`], [`entry`], [`form`], [`lookup`], [`validate`].
+//! Reading order: [`vocabulary`], [`entry`], [`form`], [`lookup`], [`registry`], [`validate`].
 
 pub mod vocabulary;
 
@@ -12,7 +12,18 @@ pub mod entry;
 pub mod form;
 
 pub mod lookup;
+pub mod registry;
 pub mod validate;
+
+mod patterns;
+
+use blis_contracts::data;
 
 pub use entry::{CoefficientSet, Entry};
 pub use lookup::{ChipCoefficients, Found, NotPriced, Query, SetError};
+pub use registry::{Registry, RegistryError};
+
+/// The copy of the registry that the build script made.
+mod embedded {
+    include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+}

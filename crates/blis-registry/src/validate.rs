@@ -4,35 +4,27 @@
 //! cost model's tests hold.
 
 use blis_contracts::provenance::Method;
+use blis_contracts::strict::Problem;
 
 use crate::entry::{CoefficientSet, Curve, Entry};
 use crate::form::{CoefficientSpec, Kind};
 use crate::vocabulary::{Clock, Family, FormName, Unit};
 
-/// A problem at a path of the document.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The path, such as `entries[3].coefficients.latency`.
-    pub path: String,
-    /// What is wrong, naming the offending value and what would be right.
-    pub message: String,
-}
-
 /// Every problem of a file, in document order.
-pub fn check(set: &CoefficientSet) -> Vec<Finding> {
-    let mut findings = Vec::new();
+pub fn check(set: &CoefficientSet) -> Vec<Problem> {
+    let mut problems = Vec::new();
     if set.entries.is_empty() {
-        findings.push(finding("entries", "no entries; a file without any should not exist"));
+        problems.push(Problem::new("entries", "no entries; a file without any should not exist"));
     }
     for (index, entry) in set.entries.iter().enumerate() {
-        let mut at = Place { findings: &mut findings, path: format!("entries[{index}]") };
+        let mut at = Place { problems: &mut problems, path: format!("entries[{index}]") };
         check_scope(set, index, entry, &mut at);
         check_method(entry, &mut at);
         check_boundary(entry, &mut at);
         check_coefficients(entry, &mut at);
         check_ranges(entry, &mut at);
     }
-    findings
+    problems
 }
 
 /// The problems of entries that a look-up could not choose between (VAL-4), over all files of a chip.
@@ -41,12 +33,7 @@ pub fn check_unambiguous<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Ve
     let mut clashes = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         for other in &entries[..index] {
-            let same_scope = entry.primitive == other.primitive
-                && entry.kernel == other.kernel
-                && entry.format == other.format
-                && entry.group == other.group
-                && entry.method == other.method;
-            if same_scope {
+            if entry.scope() == other.scope() {
                 clashes.push(format!("`{}` and `{}` have the same scope and method", other.name, entry.name));
             }
         }
@@ -55,19 +42,15 @@ pub fn check_unambiguous<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Ve
 }
 
 struct Place<'a> {
-    findings: &'a mut Vec<Finding>,
+    problems: &'a mut Vec<Problem>,
     path: String,
 }
 
 impl Place<'_> {
     fn report(&mut self, below: &str, message: impl Into<String>) {
         let path = if below.is_empty() { self.path.clone() } else { format!("{}.{below}", self.path) };
-        self.findings.push(Finding { path, message: message.into() });
+        self.problems.push(Problem::new(path, message));
     }
-}
-
-fn finding(path: &str, message: &str) -> Finding {
-    Finding { path: path.to_owned(), message: message.to_owned() }
 }
 
 fn check_scope(set: &CoefficientSet, index: usize, entry: &Entry, at: &mut Place<'_>) {
