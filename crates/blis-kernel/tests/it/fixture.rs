@@ -1,0 +1,161 @@
+//! Plans and chips the tests price: a dense model, a mixture with windows, and the shipped coefficients.
+
+use blis_contracts::chip::{Chip, CitationKind, Cited};
+use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::plan::{
+    Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
+    ResidentTensor, RowSet,
+};
+use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
+use blis_contracts::units::{Blocks, BytesPerRank, BytesPerSecond, FlopsPerSecond, Tokens};
+use blis_kernel::{CostModel, RoutingBalance};
+use blis_registry::Registry;
+
+/// The chips the shipped registry covers.
+pub(crate) const CHIPS: [&str; 3] = ["h100", "h200", "b200"];
+
+fn cited<T>(value: T) -> Cited<T> {
+    Cited { value, kind: CitationKind::Datasheet, source: "test".to_owned() }
+}
+
+/// A chip with the published figures that prices depend on.
+pub(crate) fn chip(name: &str) -> Chip {
+    let (bandwidth, bf16, fp8, nvfp4) = match name {
+        "h100" => (3.35e12, 989e12, 1979e12, None),
+        "h200" => (4.8e12, 989e12, 1979e12, None),
+        "b200" => (8.0e12, 2250e12, 4500e12, Some(9000e12)),
+        _ => panic!("no test chip {name}"),
+    };
+    let rates = [(FormatName::Bf16, Some(bf16)), (FormatName::Fp8, Some(fp8)), (FormatName::Nvfp4, nvfp4)];
+    Chip {
+        name: name.to_owned(),
+        device_name: cited(name.to_uppercase()),
+        compute_capability: cited((9, 0)),
+        multiprocessors: cited(132),
+        memory: cited(BytesPerRank::new(80_000_000_000)),
+        reported_memory: cited(BytesPerRank::new(85_520_809_984)),
+        memory_bandwidth: cited(BytesPerSecond::new(bandwidth)),
+        l2_cache: cited(BytesPerRank::new(50_000_000)),
+        peak: rates.into_iter().filter_map(|(format, rate)| Some((format, cited(FlopsPerSecond::new(rate?))))).collect(),
+        gpus_per_node: cited(8),
+        gpus_per_domain: cited(8),
+        link_bandwidth: cited(BytesPerSecond::new(450e9)),
+        host_bandwidth: cited(BytesPerSecond::new(64e9)),
+    }
+}
+
+/// The cost model of a chip by the shipped registry.
+pub(crate) fn model(chip_name: &str) -> CostModel {
+    let coefficients = Registry::embedded().chip(chip_name).unwrap();
+    CostModel::new(&chip(chip_name), coefficients, RoutingBalance::Uniform)
+}
+
+/// A class of layers under construction.
+pub(crate) fn layer(index: u32, primitive: Primitive, kernel: &str, shape: PrimitiveShape, rows: RowSet) -> LoweredLayer {
+    let (library, variant) = kernel.split_once('/').unwrap();
+    LoweredLayer { layer: index, stage: 0, primitive, kernel: KernelImpl::named(library, variant), shape, rows }
+}
+
+fn gemm(columns: u64, depth: u64) -> PrimitiveShape {
+    PrimitiveShape::Gemm { columns, depth, format: MatmulFormat::BF16 }
+}
+
+fn attention(kv_group: u32, window: u32) -> PrimitiveShape {
+    PrimitiveShape::Attention {
+        query_heads: 16,
+        kv_heads: 2,
+        head_dim: 64,
+        kv_group,
+        window,
+        sinks: true,
+        kv_format: FormatName::Bf16,
+    }
+}
+
+/// A mixture of experts with alternating windows on four ranks, as an engine would lower it: one of everything that is priced.
+pub(crate) fn mixture(hardware: &str) -> PoolPlan {
+    let attention_kernel = if hardware == "b200" { ("flashinfer/trtllm-gen-prefill", "flashinfer/trtllm-gen-decode") } else { ("flash-attn/fa3", "flash-attn/fa3") };
+    let experts = if hardware == "b200" { "flashinfer/trtllm-gen-moe" } else { "openai-triton/mxfp4" };
+    let mxfp4 = MatmulFormat { weights: FormatName::Mxfp4, activations: FormatName::Bf16 };
+    let stream = |bytes_per_row| PrimitiveShape::Stream { bytes_per_row };
+    let reduce = PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 2880 };
+    let moe = PrimitiveShape::Moe {
+        experts: 128,
+        local_experts: 128,
+        top_k: 4,
+        hidden: 2880,
+        intermediate: 720,
+        gated: true,
+        format: mxfp4,
+    };
+    let mut layers = vec![layer(0, Primitive::Embedding, "inductor/fused", stream(2 * 2 * 2880), RowSet::Tokens)];
+    for index in 0..36 {
+        let (group, window) = if index % 2 == 0 { (0, 128) } else { (1, 0) };
+        layers.extend([
+            layer(index, Primitive::Norm, "inductor/fused", stream(4 * 2880), RowSet::Tokens),
+            layer(index, Primitive::Gemm, "cublas/linear", gemm(1280, 2880), RowSet::Tokens),
+            layer(index, Primitive::Rope, "inductor/fused", stream(4 * 1152), RowSet::Tokens),
+            layer(index, Primitive::AttentionPrefill, attention_kernel.0, attention(group, window), RowSet::Requests),
+            layer(index, Primitive::AttentionDecode, attention_kernel.1, attention(group, window), RowSet::Requests),
+            layer(index, Primitive::Gemm, "cublas/linear", gemm(2880, 1024), RowSet::Tokens),
+            layer(index, Primitive::AllReduce, "vllm-csrc/custom-all-reduce", reduce, RowSet::Tokens),
+            layer(index, Primitive::Gemm, "cublas/linear", gemm(128, 2880), RowSet::Tokens),
+            layer(index, Primitive::MoeExperts, experts, moe, RowSet::Tokens),
+        ]);
+    }
+    layers.extend([
+        layer(35, Primitive::Activation, "inductor/fused", stream(6 * 2880), RowSet::Tokens),
+        layer(35, Primitive::Gemm, "cublas/linear", gemm(50_272, 2880), RowSet::Sampled),
+        layer(35, Primitive::AllGather, "nccl/all-gather", PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 50_272 }, RowSet::Sampled),
+        layer(35, Primitive::Sampling, "vllm-csrc/sampler", PrimitiveShape::Sampling { vocabulary: 201_088 }, RowSet::Sampled),
+    ]);
+    PoolPlan {
+        hardware: hardware.to_owned(),
+        model: "mixture".to_owned(),
+        layout: Layout { tensor: 4, ..Layout::SINGLE },
+        layers,
+        kv: [128, 0].map(|window| kv_group(18, window)).to_vec(),
+        kv_budget: Vec::new(),
+        kv_blocks: Blocks::ZERO,
+        graphs: GraphPolicy { full: vec![1, 2, 4, 8, 16, 32, 64], piecewise: vec![1, 8, 64, 512], pieces: 37, eager_launches: 400 },
+        host: HostPlan { overlapped: true, workers: 4 },
+        front_end: FrontEndPlan { stream_interval: 1, processes: 1, tokenises: true, detokenises: true },
+        weights: vec![ResidentTensor { name: "experts".to_owned(), count: 36, bytes: BytesPerRank::new(420_000_000) }],
+        buffers: vec![Buffer { name: "workspace".to_owned(), bytes: BytesPerRank::new(64 << 20) }],
+        profiling: StepShape { ranks: vec![prefill(8192, 0, Launch::Eager)], stage: 0 },
+        in_flight: 2,
+    }
+}
+
+fn kv_group(layers: u32, window: u32) -> KvGroup {
+    let bytes = u64::from(layers) * 16 * 2 * 2 * 64 * 2;
+    KvGroup { layers, tokens_per_block: Tokens::new(16), bytes_per_block: BytesPerRank::new(bytes), window }
+}
+
+/// A step of decode requests alone.
+pub(crate) fn decode(contexts: &[u32], padded_tokens: u32, launch: Launch) -> RankStep {
+    let sampled = u32::try_from(contexts.len()).unwrap();
+    RankStep { decode: contexts.to_vec(), prefill: Vec::new(), sampled, padded_tokens, launch }
+}
+
+/// A step of one prompt's chunk alone.
+pub(crate) fn prefill(query: u32, context: u32, launch: Launch) -> RankStep {
+    RankStep { decode: Vec::new(), prefill: vec![PrefillRow { query, context }], sampled: 1, padded_tokens: query, launch }
+}
+
+/// A step of decode requests and a chunk.
+pub(crate) fn mixed(contexts: &[u32], query: u32, context: u32) -> RankStep {
+    let tokens = u32::try_from(contexts.len()).unwrap();
+    RankStep {
+        decode: contexts.to_vec(),
+        prefill: vec![PrefillRow { query, context }],
+        sampled: tokens + 1,
+        padded_tokens: (tokens + query).next_multiple_of(8),
+        launch: Launch::Piecewise,
+    }
+}
+
+/// A step of one rank.
+pub(crate) fn step(rank: RankStep) -> StepShape {
+    StepShape { ranks: vec![rank], stage: 0 }
+}

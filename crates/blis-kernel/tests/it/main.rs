@@ -1,0 +1,11 @@
+//! The cost model, held to the shipped registry and catalog, to the fitting scripts' own answers, and to the laws any price obeys.
+
+mod fixture;
+
+mod memory;
+mod memo;
+mod perturbation;
+mod properties;
+mod registry;
+mod report;
+mod vectors;
