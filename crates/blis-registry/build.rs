@@ -16,7 +16,8 @@ fn main() {
     println!("cargo::rerun-if-changed={}", root.display());
     println!("cargo::rerun-if-changed=../blis-contracts/src/data.rs");
     println!("cargo::rerun-if-changed=src/patterns.rs");
-    let found = data::read_tree(&root, patterns::PATTERNS).unwrap_or_else(|refused| panic!("registry/{}: {}", refused.path, refused.reason));
+    let found =
+        data::read_tree(&root, patterns::PATTERNS).unwrap_or_else(|refused| panic!("registry/{}: {}", refused.path, refused.reason));
     let mut code = String::from("pub(crate) const FILES: &[(&str, &str)] = &[\n");
     for (path, _) in &found {
         let absolute = root.join(path).display().to_string();

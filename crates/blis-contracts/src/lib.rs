@@ -6,8 +6,8 @@
 //!
 //! Reading order: [`units`], [`mod@format`], [`model`], [`chip`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
 
-pub mod scenario;
 pub mod data;
+pub mod scenario;
 pub mod strict;
 pub mod units;
 

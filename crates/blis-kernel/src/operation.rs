@@ -109,7 +109,8 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
             .with(Input::Peak, peak(FormatName::Bf16)?),
         PrimitiveShape::Moe { local_experts, hidden, intermediate, gated, format, .. } => {
             let in_matrices = if gated { 2 } else { 1 };
-            let stored = format.weights.stored_bytes(in_matrices * intermediate, hidden) + format.weights.stored_bytes(hidden, intermediate);
+            let stored =
+                format.weights.stored_bytes(in_matrices * intermediate, hidden) + format.weights.stored_bytes(hidden, intermediate);
             let operations = 2.0 * (in_matrices + 1) as f64 * hidden as f64 * intermediate as f64;
             chip.with(Input::Experts, f64::from(local_experts))
                 .with(Input::ExpertBytes, stored as f64)

@@ -188,9 +188,10 @@ impl Entry {
     pub fn unidentified(&self) -> bool {
         let wide = |value: f64, (low, high): (f64, f64)| high - low > 0.5 * value.abs();
         let constant = self.coefficients.values().any(|c| c.interval.is_some_and(|interval| wide(c.value, interval)));
-        let varying = self.curves.values().any(|curve| {
-            curve.points.iter().zip(&curve.intervals).any(|(&(_, value), &interval)| wide(value, interval))
-        });
+        let varying = self
+            .curves
+            .values()
+            .any(|curve| curve.points.iter().zip(&curve.intervals).any(|(&(_, value), &interval)| wide(value, interval)));
         constant || varying
     }
 }

@@ -95,50 +95,58 @@ impl FormName {
     pub const fn coefficients(self) -> &'static [CoefficientSpec] {
         match self {
             Self::Matmul => const { &[LATENCY, MEMORY_EFFICIENCY, COMPUTE_EFFICIENCY, SHARPNESS] },
-            Self::AttentionDecode => const {
-                &[
-                    LATENCY,
-                    MEMORY_EFFICIENCY,
-                    required("unit_time", Unit::Microseconds, Kind::NonNegative),
-                    extra("window_latency", Unit::Microseconds),
-                    extra("window_unit_time", Unit::Microseconds),
-                ]
-            },
-            Self::AttentionPrefill => const {
-                &[
-                    LATENCY,
-                    MEMORY_EFFICIENCY,
-                    COMPUTE_EFFICIENCY,
-                    SHARPNESS,
-                    extra("tile_time", Unit::Microseconds),
-                    extra("window_tile_time", Unit::Microseconds),
-                    extra("key_time", Unit::Microseconds),
-                    optional("packs_group", Unit::Ratio, Kind::Switch, Neutral::Zero),
-                ]
-            },
-            Self::Moe => const {
-                &[
-                    FLOOR,
-                    MEMORY_EFFICIENCY,
-                    COMPUTE_EFFICIENCY,
-                    required("token_time", Unit::Microseconds, Kind::NonNegative),
-                    extra("expert_time", Unit::Microseconds),
-                ]
-            },
+            Self::AttentionDecode => {
+                const {
+                    &[
+                        LATENCY,
+                        MEMORY_EFFICIENCY,
+                        required("unit_time", Unit::Microseconds, Kind::NonNegative),
+                        extra("window_latency", Unit::Microseconds),
+                        extra("window_unit_time", Unit::Microseconds),
+                    ]
+                }
+            }
+            Self::AttentionPrefill => {
+                const {
+                    &[
+                        LATENCY,
+                        MEMORY_EFFICIENCY,
+                        COMPUTE_EFFICIENCY,
+                        SHARPNESS,
+                        extra("tile_time", Unit::Microseconds),
+                        extra("window_tile_time", Unit::Microseconds),
+                        extra("key_time", Unit::Microseconds),
+                        optional("packs_group", Unit::Ratio, Kind::Switch, Neutral::Zero),
+                    ]
+                }
+            }
+            Self::Moe => {
+                const {
+                    &[
+                        FLOOR,
+                        MEMORY_EFFICIENCY,
+                        COMPUTE_EFFICIENCY,
+                        required("token_time", Unit::Microseconds, Kind::NonNegative),
+                        extra("expert_time", Unit::Microseconds),
+                    ]
+                }
+            }
             Self::Collective => &[],
             Self::Stream => const { &[FLOOR, MEMORY_EFFICIENCY] },
             Self::Sampling => const { &[FLOOR, MEMORY_EFFICIENCY, required("bytes_per_logit", Unit::Bytes, Kind::NonNegative)] },
-            Self::PerUnit => const {
-                &[
-                    required("base", Unit::Microseconds, Kind::NonNegative),
-                    extra("per_request", Unit::Microseconds),
-                    extra("per_token", Unit::Microseconds),
-                    extra("per_operation", Unit::Microseconds),
-                ]
-            },
-            Self::Stored => const {
-                &[required("base", Unit::Bytes, Kind::NonNegative), extra("per_rank", Unit::Bytes), extra("per_graph", Unit::Bytes)]
-            },
+            Self::PerUnit => {
+                const {
+                    &[
+                        required("base", Unit::Microseconds, Kind::NonNegative),
+                        extra("per_request", Unit::Microseconds),
+                        extra("per_token", Unit::Microseconds),
+                        extra("per_operation", Unit::Microseconds),
+                    ]
+                }
+            }
+            Self::Stored => {
+                const { &[required("base", Unit::Bytes, Kind::NonNegative), extra("per_rank", Unit::Bytes), extra("per_graph", Unit::Bytes)] }
+            }
         }
     }
 
@@ -150,7 +158,9 @@ impl FormName {
     /// The inputs it reads: those that ranges and curves may be stated over.
     pub const fn inputs(self) -> &'static [Input] {
         match self {
-            Self::Matmul => &[Input::Rows, Input::Columns, Input::Depth, Input::WeightBytes, Input::InputBytes, Input::Bandwidth, Input::Peak],
+            Self::Matmul => {
+                &[Input::Rows, Input::Columns, Input::Depth, Input::WeightBytes, Input::InputBytes, Input::Bandwidth, Input::Peak]
+            }
             Self::AttentionDecode => &[
                 Input::Requests,
                 Input::Context,

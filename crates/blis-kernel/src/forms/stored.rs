@@ -16,11 +16,7 @@ pub struct Stored {
 
 impl Stored {
     pub(super) fn read(entry: &Entry) -> Self {
-        Self {
-            base: Value::read(entry, "base"),
-            per_rank: Value::read(entry, "per_rank"),
-            per_graph: Value::read(entry, "per_graph"),
-        }
+        Self { base: Value::read(entry, "base"), per_rank: Value::read(entry, "per_rank"), per_graph: Value::read(entry, "per_graph") }
     }
 
     /// Bytes on one rank.

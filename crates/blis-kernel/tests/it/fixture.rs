@@ -61,33 +61,22 @@ fn gemm(columns: u64, depth: u64) -> PrimitiveShape {
 }
 
 fn attention(kv_group: u32, window: u32) -> PrimitiveShape {
-    PrimitiveShape::Attention {
-        query_heads: 16,
-        kv_heads: 2,
-        head_dim: 64,
-        kv_group,
-        window,
-        sinks: true,
-        kv_format: FormatName::Bf16,
-    }
+    PrimitiveShape::Attention { query_heads: 16, kv_heads: 2, head_dim: 64, kv_group, window, sinks: true, kv_format: FormatName::Bf16 }
 }
 
 /// A mixture of experts with alternating windows on four ranks, as an engine would lower it: one of everything that is priced.
 pub(crate) fn mixture(hardware: &str) -> PoolPlan {
-    let attention_kernel = if hardware == "b200" { ("flashinfer/trtllm-gen-prefill", "flashinfer/trtllm-gen-decode") } else { ("flash-attn/fa3", "flash-attn/fa3") };
+    let attention_kernel = if hardware == "b200" {
+        ("flashinfer/trtllm-gen-prefill", "flashinfer/trtllm-gen-decode")
+    } else {
+        ("flash-attn/fa3", "flash-attn/fa3")
+    };
     let experts = if hardware == "b200" { "flashinfer/trtllm-gen-moe" } else { "openai-triton/mxfp4" };
     let mxfp4 = MatmulFormat { weights: FormatName::Mxfp4, activations: FormatName::Bf16 };
     let stream = |bytes_per_row| PrimitiveShape::Stream { bytes_per_row };
     let reduce = PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 2880 };
-    let moe = PrimitiveShape::Moe {
-        experts: 128,
-        local_experts: 128,
-        top_k: 4,
-        hidden: 2880,
-        intermediate: 720,
-        gated: true,
-        format: mxfp4,
-    };
+    let moe =
+        PrimitiveShape::Moe { experts: 128, local_experts: 128, top_k: 4, hidden: 2880, intermediate: 720, gated: true, format: mxfp4 };
     let mut layers = vec![layer(0, Primitive::Embedding, "inductor/fused", stream(2 * 2 * 2880), RowSet::Tokens)];
     for index in 0..36 {
         let (group, window) = if index % 2 == 0 { (0, 128) } else { (1, 0) };
@@ -106,7 +95,13 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
     layers.extend([
         layer(35, Primitive::Activation, "inductor/fused", stream(6 * 2880), RowSet::Tokens),
         layer(35, Primitive::Gemm, "cublas/linear", gemm(50_272, 2880), RowSet::Sampled),
-        layer(35, Primitive::AllGather, "nccl/all-gather", PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 50_272 }, RowSet::Sampled),
+        layer(
+            35,
+            Primitive::AllGather,
+            "nccl/all-gather",
+            PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 50_272 },
+            RowSet::Sampled,
+        ),
         layer(35, Primitive::Sampling, "vllm-csrc/sampler", PrimitiveShape::Sampling { vocabulary: 201_088 }, RowSet::Sampled),
     ]);
     PoolPlan {

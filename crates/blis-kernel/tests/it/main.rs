@@ -2,8 +2,8 @@
 
 mod fixture;
 
-mod memory;
 mod memo;
+mod memory;
 mod perturbation;
 mod properties;
 mod registry;

@@ -30,9 +30,8 @@ fn entry(form: FormName, case: &Case) -> Entry {
     let constants = case.coefficients.iter().filter(|(name, _)| *name != "ranges");
     let coefficients: serde_json::Map<_, _> =
         constants.map(|(name, value)| (name.clone(), json!({"value": value, "unit": unit(name)}))).collect();
-    let curve = |(name, curve): (&String, &Value)| {
-        (name.clone(), json!({"over": curve["over"], "points": curve["points"], "unit": unit(name)}))
-    };
+    let curve =
+        |(name, curve): (&String, &Value)| (name.clone(), json!({"over": curve["over"], "points": curve["points"], "unit": unit(name)}));
     let curves: serde_json::Map<_, _> = case.curves.iter().map(curve).collect();
     let document = json!({
         "name": "case", "primitive": subject, "method": "assumed", "form": form, "coefficients": coefficients, "curves": curves,
