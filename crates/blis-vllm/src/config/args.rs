@@ -66,9 +66,12 @@ pub(super) fn read(words: &[String], release: Option<Release>) -> Result<Argumen
     Ok(out)
 }
 
+/// The dotted arguments of one flag, merged.
+type Dotted = (String, Map<String, Value>);
+
 /// Takes the dotted arguments (`--flag.key value`) out of a list and merges them by flag; dashes and underscores are made one.
-fn take_dotted(words: &[String]) -> Result<(Vec<String>, Vec<(String, Map<String, Value>)>), ConfigError> {
-    let (mut plain, mut dotted) = (Vec::new(), Vec::<(String, Map<String, Value>)>::new());
+fn take_dotted(words: &[String]) -> Result<(Vec<String>, Vec<Dotted>), ConfigError> {
+    let (mut plain, mut dotted) = (Vec::new(), Vec::<Dotted>::new());
     let mut at = 0;
     while at < words.len() {
         let word = normalised(&words[at]);
@@ -81,13 +84,11 @@ fn take_dotted(words: &[String]) -> Result<(Vec<String>, Vec<(String, Map<String
             plain.push(word);
             continue;
         }
-        let value = match inline {
-            Some(value) => value,
-            None => {
-                let next = words.get(at).ok_or_else(|| missing(&name, "one argument"))?;
-                at += 1;
-                next.clone()
-            }
+        let value = if let Some(value) = inline {
+            value
+        } else {
+            at += 1;
+            words.get(at - 1).ok_or_else(|| missing(&name, "one argument"))?.clone()
         };
         let (name, value) = match name.strip_suffix('+') {
             Some(name) => (name.to_owned(), Value::Array(value.split(',').map(Value::from).collect())),

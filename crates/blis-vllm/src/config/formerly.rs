@@ -36,7 +36,7 @@ pub(super) fn rows(old: &str) -> impl Iterator<Item = &'static Former> {
 /// The row of `old` that a line written for `release` may use, if any has it.
 fn in_release(old: &str, release: Release) -> impl Iterator<Item = &'static Former> {
     let release_of = |text: &str| Release::parse(text).expect("the releases of the table are checked by the tests of this crate");
-    rows(old).filter(move |row| (release_of(&row.from)..release_of(&row.until)).contains(&release))
+    rows(old).filter(move |row| (release_of(row.from)..release_of(row.until)).contains(&release))
 }
 
 /// Whether a line written for `release` may use the spelling, and how many words follow it on a command line.
@@ -68,7 +68,7 @@ pub(super) fn translate(
     };
     let spelled = if row.takes == 0 && old.starts_with("--") { old.to_owned() } else { format!("{old} = {written}") };
     let said = match row.becomes {
-        Becomes::Refused => return Err(no_equivalent(old, &written, &row.reason)),
+        Becomes::Refused => return Err(no_equivalent(old, &written, row.reason)),
         Becomes::Nothing => "has no effect now".to_owned(),
         Becomes::Setting => {
             let mut said = Vec::new();

@@ -36,6 +36,7 @@ pub struct Resolved {
 
 /// The longest request, KV-cache storage and prefix caching.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch of upstream's cache configuration")]
 pub struct CacheSettings {
     /// Longest request in tokens, prompt and output together.
     pub max_model_len: u64,

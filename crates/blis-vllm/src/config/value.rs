@@ -103,7 +103,7 @@ fn integer(word: &str) -> Option<Value> {
 /// `1k` is 1,000, `1K` is 1,024; a fraction goes with decimal suffixes only, and what is left of it is cut off.
 fn human_integer(word: &str) -> Option<Value> {
     let word = word.trim();
-    let Some((number, suffix)) = word.char_indices().last().map(|(at, c)| (&word[..at], c)) else { return None };
+    let (number, suffix) = word.char_indices().last().map(|(at, c)| (&word[..at], c))?;
     let Some(power) = "kmgt".find(suffix.to_ascii_lowercase()) else { return integer(word) };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if whole.is_empty() || fraction.is_empty() || !(whole.to_owned() + fraction).bytes().all(|c| c.is_ascii_digit()) {

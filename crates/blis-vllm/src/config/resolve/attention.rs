@@ -3,7 +3,7 @@
 //! upstream: vllm `platforms/cuda.py::_get_backend_priorities`, `get_attn_backend_cls`;
 //! `v1/attention/backend.py::AttentionBackend.validate_configuration` and its overrides in `flash_attn.py`, `flashinfer.py`,
 //! `triton_attn.py`, `flex_attention.py`; `v1/attention/backends/fa_utils.py::get_flash_attn_version`;
-//! `platforms/interface.py::Platform.update_block_size_for_backend`. Left out: latent attention, encoders, TurboQuant.
+//! `platforms/interface.py::Platform.update_block_size_for_backend`. Left out: latent attention, encoders, `TurboQuant`.
 
 use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
@@ -123,7 +123,7 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
     let version = flash_attn_version(need, None);
     let (head_size, kv, sink, capability, combination) = match backend {
         AttentionBackend::FlashAttn => (
-            need.head_size.is_multiple_of(8) && need.head_size <= if matches!(family, 9 | 10 | 11) { 512 } else { 256 },
+            need.head_size.is_multiple_of(8) && need.head_size <= if matches!(family, 9..=11) { 512 } else { 256 },
             !quantized || flash_attn_reads_fp8(version, family, None),
             matches!(version, Some(3 | 4)),
             need.capability >= (8, 0),
@@ -167,7 +167,7 @@ fn flash_attn_reads_fp8(version: Option<u8>, family: u32, head_size: Option<u32>
     }
 }
 
-/// The FlashAttention version for a head size (or in general): by device, then by what the line states, then by what exists.
+/// The `FlashAttention` version for a head size (or in general): by device, then by what the line states, then by what exists.
 fn flash_attn_version(need: Need, head_size: Option<u32>) -> Option<u8> {
     let family = need.capability.0;
     let mut version = need.stated_version.unwrap_or(match family {
@@ -196,7 +196,7 @@ fn flash_attn_version(need: Need, head_size: Option<u32>) -> Option<u8> {
     supported.then_some(version)
 }
 
-/// What CUDA graphs a backend allows. FlashAttention states it before it reads any configuration: by device alone.
+/// What CUDA graphs a backend allows. `FlashAttention` states it before it reads any configuration: by device alone.
 fn graph_support(backend: AttentionBackend, need: Need, machine: Machine<'_>, _dtype: Dtype) -> GraphSupport {
     match backend {
         AttentionBackend::FlashAttn if machine.family(9) => GraphSupport::Always,

@@ -12,8 +12,8 @@ use crate::config::setting::Setting;
 const GIB: u64 = 1 << 30;
 
 pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_len: u64) -> Result<SchedulerSettings, ConfigError> {
-    let enable_chunked_prefill = or_derived(ledger, Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
-    let async_scheduling = or_derived(ledger, Setting::AsyncScheduling, true, "nothing in this configuration rules it out");
+    let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
+    let async_scheduling = ledger.flag_or(Setting::AsyncScheduling, true, "nothing in this configuration rules it out");
     let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, machine, max_model_len, enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
@@ -51,16 +51,6 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_l
     Ok(settings)
 }
 
-fn or_derived(ledger: &mut Ledger<'_>, setting: Setting, derived: bool, rule: &str) -> bool {
-    match ledger.optional_flag(setting) {
-        Some(stated) => stated,
-        None => {
-            ledger.derive(setting, derived, rule);
-            derived
-        }
-    }
-}
-
 /// Default tokens and requests of one step by device memory, for the API server.
 fn defaults(machine: Machine<'_>) -> (u64, u64, &'static str) {
     let memory = machine.chip.reported_memory.value.get();
@@ -84,16 +74,13 @@ fn budgets(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_len: u64, ch
     let max_num_batched_tokens = stated_tokens.unwrap_or_else(|| {
         let wanted = if chunked { tokens * scale } else { max_model_len.max(tokens * scale) };
         let capped = wanted.min(max_num_seqs.saturating_mul(max_model_len));
-        let mut why = rule.to_owned();
-        if throughput {
-            why += ", doubled for throughput";
-        }
-        if wanted > tokens * scale {
-            why = "max_model_len, because prompts are not split".to_owned();
-        }
-        if capped < wanted {
-            why = "max_num_seqs x max_model_len".to_owned();
-        }
+        let why = if capped < wanted {
+            "max_num_seqs x max_model_len".to_owned()
+        } else if wanted > tokens * scale {
+            "max_model_len, because prompts are not split".to_owned()
+        } else {
+            format!("{rule}{}", if throughput { ", doubled for throughput" } else { "" })
+        };
         ledger.derive(Setting::MaxNumBatchedTokens, capped, why);
         capped
     });

@@ -18,20 +18,9 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<C
     let stated = ledger.optional_count(Setting::BlockSize)?;
     let block_size = u32::try_from(stated.unwrap_or(DEFAULT_BLOCK_SIZE))
         .map_err(|_| ConfigError::Refused(format!("--block-size {}: no kernel reads such blocks", stated.unwrap_or_default())))?;
-    let enable_prefix_caching = match ledger.optional_flag(Setting::EnablePrefixCaching) {
-        Some(stated) => stated,
-        None => {
-            ledger.derive(Setting::EnablePrefixCaching, true, "generative decoders support prefix caching");
-            true
-        }
-    };
-    let disable_hybrid_kv_cache_manager = match ledger.optional_flag(Setting::DisableHybridKvCacheManager) {
-        Some(stated) => stated,
-        None => {
-            ledger.derive(Setting::DisableHybridKvCacheManager, false, "nothing in this configuration needs it off");
-            false
-        }
-    };
+    let enable_prefix_caching = ledger.flag_or(Setting::EnablePrefixCaching, true, "generative decoders support prefix caching");
+    let hybrid_rule = "nothing in this configuration needs it off";
+    let disable_hybrid_kv_cache_manager = ledger.flag_or(Setting::DisableHybridKvCacheManager, false, hybrid_rule);
     Ok(CacheSettings {
         max_model_len,
         max_model_len_fits_memory,

@@ -113,13 +113,7 @@ fn passes(
     let act = level > 0 && (custom_op_enabled(custom_ops, "silu_and_mul") || quant_op || is_nvfp4(machine.model));
     let hopper_or_blackwell = machine.chip.compute_capability.value == (9, 0) || machine.family(10);
     let allreduce = level > 1 && ranks > 1 && hopper_or_blackwell;
-    let mut pass = |setting, derived: bool, rule: &str| match ledger.optional_flag(setting) {
-        Some(stated) => stated,
-        None => {
-            ledger.derive(setting, derived, rule);
-            derived
-        }
-    };
+    let mut pass = |setting, derived: bool, rule: &str| ledger.flag_or(setting, derived, rule);
     let fuse_norm_quant = pass(Setting::CompilationConfigPassConfigFuseNormQuant, norm, "on where a custom norm or quantisation is");
     let fuse_act_quant = pass(Setting::CompilationConfigPassConfigFuseActQuant, act, "on for custom quantisation and NVFP4 models");
     let fuse_attn_quant = pass(Setting::CompilationConfigPassConfigFuseAttnQuant, false, "off at every optimization level");
@@ -227,14 +221,21 @@ fn splitting(
             instead: "; leave it out, or state []".to_owned(),
         });
     }
-    let piecewise = graphs.mixed() == CudagraphMode::Piecewise;
-    Ok(match (mode, passes.fuse_attn_quant, stated.is_some()) {
-        (CompilationMode::None, _, _) => (false, graphs),
-        (CompilationMode::VllmCompile, true, false) if piecewise => (false, CudagraphMode::Full),
-        (CompilationMode::VllmCompile, true, _) => (false, graphs),
-        (CompilationMode::VllmCompile, false, false) => (true, graphs),
-        (CompilationMode::VllmCompile, false, true) if graphs == CudagraphMode::Piecewise => (false, CudagraphMode::None),
-        (CompilationMode::VllmCompile, false, true) if graphs == CudagraphMode::FullAndPiecewise => (false, CudagraphMode::Full),
-        (CompilationMode::VllmCompile, false, true) => (false, graphs),
+    let empty_list = stated.is_some();
+    Ok(if mode == CompilationMode::None {
+        (false, graphs)
+    } else if passes.fuse_attn_quant {
+        let piecewise = graphs.mixed() == CudagraphMode::Piecewise;
+        (false, if piecewise && !empty_list { CudagraphMode::Full } else { graphs })
+    } else if empty_list {
+        // Nothing is left between which pieces could be captured.
+        let whole = match graphs {
+            CudagraphMode::Piecewise => CudagraphMode::None,
+            CudagraphMode::FullAndPiecewise => CudagraphMode::Full,
+            CudagraphMode::None | CudagraphMode::Full | CudagraphMode::FullDecodeOnly => graphs,
+        };
+        (false, whole)
+    } else {
+        (true, graphs)
     })
 }

@@ -78,6 +78,15 @@ impl<'a> Ledger<'a> {
         self.value(setting).as_bool()
     }
 
+    /// A yes or no: as stated, else as a rule computed it.
+    pub(super) fn flag_or(&mut self, setting: Setting, derived: bool, rule: &str) -> bool {
+        let stated = self.optional_flag(setting);
+        if stated.is_none() {
+            self.derive(setting, derived, rule);
+        }
+        stated.unwrap_or(derived)
+    }
+
     /// A count, or nothing.
     pub(super) fn optional_count(&mut self, setting: Setting) -> Result<Option<u64>, ConfigError> {
         count(setting, &self.value(setting))

@@ -2,7 +2,7 @@
 //!
 //! upstream: vllm `engine/arg_utils.py::EngineArgs.create_engine_config`, `config/vllm.py::VllmConfig.__post_init__`. The usage
 //! context is the API server's. Assumed of the machine: NVIDIA's driver, Triton, FlashInfer with its compiled kernels and
-//! FlashAttention 2 to 4, as vLLM's own images have them. Reading order: `ledger`, then one file per part of the result.
+//! `FlashAttention` 2 to 4, as vLLM's own images have them. Reading order: `ledger`, then one file per part of the result.
 
 mod attention;
 mod batch;

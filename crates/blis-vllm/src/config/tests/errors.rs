@@ -10,6 +10,14 @@ fn refusal(arguments: &str) -> String {
     resolved(arguments).unwrap_err().to_string()
 }
 
+/// Every line is refused with a message that begins so.
+fn check(cases: &[(&str, &str)]) {
+    for (arguments, expected) in cases {
+        let got = refusal(arguments);
+        assert!(got.starts_with(expected), "{arguments:?}\n  said:   {got}\n  wanted: {expected}");
+    }
+}
+
 #[test]
 fn a_refusal_says_what_would_be_right() {
     let cases = [
@@ -32,6 +40,13 @@ fn a_refusal_says_what_would_be_right() {
         ("--scheduling-policy fifo", "--scheduling-policy: invalid choice \"fifo\"; choose from fcfs, priority"),
         ("--kv-cache-dtype fp8_e4m4", "--kv-cache-dtype: invalid choice \"fp8_e4m4\" (the nearest is fp8_e4m3); choose from auto"),
         ("--kv-cache-dtype nvfp4", "--kv-cache-dtype = nvfp4 is not modelled: how keys and values are stored"),
+    ];
+    check(&cases);
+}
+
+#[test]
+fn what_is_not_modelled_is_refused_by_its_name() {
+    let cases = [
         (
             "--pipeline-parallel-size 2",
             "--pipeline-parallel-size = 2 is not modelled: pipeline parallelism is not modelled; leave it at its default, 1",
@@ -67,6 +82,13 @@ fn a_refusal_says_what_would_be_right() {
             "--attention-backend FLEX_ATTENTION --kv-cache-dtype fp8",
             "selected backend FLEX_ATTENTION is not valid for this configuration: kv_cache_dtype not supported",
         ),
+    ];
+    check(&cases);
+}
+
+#[test]
+fn a_combination_that_cannot_run_is_refused() {
+    let cases = [
         ("--block-size 8", "no valid attention backend found: FLASH_ATTN: block_size not supported"),
         ("--max-model-len 200000", "user-specified max_model_len (200000) is greater than the derived max_model_len"),
         ("--max-model-len 0", "--max-model-len: 0 should be at least 1, or auto"),
@@ -91,10 +113,7 @@ fn a_refusal_says_what_would_be_right() {
         ("'", "command: the quotes do not balance"),
         ("--disable-log-requests", "unrecognized arguments: --disable-log-requests; vLLM had it from 0.10.2 until before 0.18.0"),
     ];
-    for (arguments, expected) in cases {
-        let got = refusal(arguments);
-        assert!(got.starts_with(expected), "{arguments:?}\n  said:   {got}\n  wanted: {expected}");
-    }
+    check(&cases);
 }
 
 #[test]
