@@ -15,3 +15,6 @@ mod output;
 pub mod queue;
 mod running;
 pub mod scheduler;
+
+#[cfg(test)]
+mod tests;
