@@ -295,6 +295,7 @@ fn a_map_of_one_key_names_a_variant_and_holds_its_content() {
     let refused = |text: &str| decode::<Holder<Part>>(&format!("v: {text}")).unwrap_err();
     assert_eq!(refused("{bare: 3}"), "f.yaml:1:11: v.bare: the name stands alone, without a value");
     assert_eq!(refused("{sized: {wdth: 3}}"), "f.yaml:1:13: v.sized.wdth: unknown key `wdth`\n  hint: did you mean `width`?");
+    assert_eq!(refused("sized"), "f.yaml:1:4: v: the name alone is not enough here\n  hint: write a map of the name and its content");
     assert_eq!(refused("{szed: {}}"), "f.yaml:1:4: v: expected one of bare, sized, named, found a map");
     assert_eq!(refused("{bare: 1, named: x}"), "f.yaml:1:4: v: expected one of bare, sized, named, found a map");
 }

@@ -1,90 +1,27 @@
 //! A serde deserializer over the span tree: typed documents with `#[derive(Deserialize)]`, errors with a place.
 //!
 //! Every struct refuses keys it does not declare, whether or not it says `deny_unknown_fields`. Integers are range-checked from
-//! their literal; reals must be exact. Enums are of three kinds, told apart by the name the type passes to serde (see `tagged`):
-//! `tag:KEY` (a map whose KEY names the variant), `key:` (a map whose keys tell which variant it is), and plain text values.
+//! their literal; reals must be exact. How an enum is written is described in `variant`.
 //! Left out: `#[serde(tag)]`, `#[serde(untagged)]` and `#[serde(flatten)]` on decoded types, for which serde buffers values and
 //! forgets their places; and byte strings, which no document has.
 
+mod error;
+mod variant;
+
 use serde::Deserializer;
-use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
-use serde::de::{self, DeserializeSeed, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor};
-use std::fmt::Display;
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
 use super::node::{Trail, join_key};
-use super::{Document, DocumentError, Map, Node, Problem, Span, Value, did_you_mean, scalar};
+use super::{Entry, Map, Node, Span, Value, scalar};
+use error::DecodeError;
 
 /// The deserializer of a whole tree.
 pub(super) fn root(node: &Node) -> NodeDecoder<'_, '_> {
     NodeDecoder { node, trail: &Trail::Root, key: None, tag: None }
 }
 
-/// A decoding error; its place is filled in by the innermost value it passes through.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.message)]
-pub(super) struct DecodeError(Box<Fault>);
-
-#[derive(Debug)]
-struct Fault {
-    message: String,
-    hint: Option<String>,
-    place: Option<(String, Span)>,
-}
-
-impl DecodeError {
-    fn new(message: impl Into<String>) -> Self {
-        Self(Box::new(Fault { message: message.into(), hint: None, place: None }))
-    }
-
-    fn hint(mut self, hint: Option<String>) -> Self {
-        self.0.hint = hint;
-        self
-    }
-
-    fn at(mut self, path: impl FnOnce() -> String, span: Span) -> Self {
-        if self.0.place.is_none() {
-            self.0.place = Some((path(), span));
-        }
-        self
-    }
-
-    pub(super) fn into_document_error(self, document: &Document) -> DocumentError {
-        let Fault { message, hint, place } = *self.0;
-        let (path, span) = place.unwrap_or_else(|| (String::new(), document.root.head(None)));
-        document.error(span, Problem { path, message, hint })
-    }
-}
-
-impl de::Error for DecodeError {
-    fn custom<T: Display>(message: T) -> Self {
-        Self::new(message.to_string())
-    }
-
-    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(format!("expected {expected}, found {found}"))
-    }
-
-    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(format!("expected {expected}, found {found}"))
-    }
-
-    fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown value `{variant}`")).hint(did_you_mean(variant, known))
-    }
-
-    fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown key `{field}`")).hint(did_you_mean(field, known))
-    }
-
-    fn missing_field(field: &'static str) -> Self {
-        Self::new(format!("the key `{field}` is missing"))
-    }
-}
-
 type Decoded<T> = Result<T, DecodeError>;
-
-/// The tag of content whose variant was named by the key that holds it; no key is empty.
-const OUTSIDE: &str = "";
 
 /// The deserializer of one value.
 #[derive(Clone, Copy)]
@@ -101,17 +38,6 @@ impl<'de> NodeDecoder<'de, '_> {
     /// Gives an error that has no place yet the place of this value.
     fn placed<T>(&self, result: Decoded<T>) -> Decoded<T> {
         result.map_err(|error| error.at(|| self.trail.render(), self.node.head(self.key)))
-    }
-
-    /// The one entry of a map whose key names a variant.
-    fn sole_entry(&self, variants: &[&str]) -> Option<(&'de str, &'de super::Entry)> {
-        let Value::Map(map) = &self.node.value else { return None };
-        map.iter().next().filter(|(key, _)| map.len() == 1 && variants.contains(&key.as_str())).map(|(key, entry)| (key.as_str(), entry))
-    }
-
-    /// The content of a variant once its name has been dealt with.
-    fn inside(self) -> Self {
-        Self { tag: self.tag.filter(|tag| *tag != OUTSIDE), ..self }
     }
 
     fn fail<T>(&self, message: impl Into<String>, hint: Option<String>) -> Decoded<T> {
@@ -167,42 +93,8 @@ impl<'de> NodeDecoder<'de, '_> {
     fn check_keys(&self, map: &'de Map, known: &'static [&'static str]) -> Decoded<()> {
         let unknown = map.iter().find(|(key, _)| Some(key.as_str()) != self.tag && !known.contains(&key.as_str()));
         match unknown {
-            Some((key, entry)) => {
-                Err(<DecodeError as de::Error>::unknown_field(key, known).at(|| join_key(&self.trail.render(), key), entry.key_span))
-            }
+            Some((key, entry)) => Err(DecodeError::unknown_field(key, known).at(|| join_key(&self.trail.render(), key), entry.key_span)),
             None => Ok(()),
-        }
-    }
-
-    fn tagged_variant(&self, tag: &'static str, variants: &'static [&'static str]) -> Decoded<&'de str> {
-        let map = self.map(&format!("a map with the key `{tag}`"))?;
-        let Some(entry) = map.get(tag) else {
-            return self.fail(format!("the key `{tag}` is missing"), Some(format!("it is one of {}", variants.join(", "))));
-        };
-        let value = NodeDecoder { node: &entry.node, trail: &Trail::Key(self.trail, tag), key: Some(entry.key_span), tag: None };
-        match entry.node.as_str() {
-            Some(label) if variants.contains(&label) => Ok(label),
-            Some(label) => value.placed(Err(<DecodeError as de::Error>::unknown_variant(label, variants))),
-            None => value.mismatch("text"),
-        }
-    }
-
-    fn keyed_variant(&self, variants: &'static [&'static str]) -> Decoded<&'static str> {
-        let quoted = variants.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-        let map = self.map(&format!("a map with one of the keys {quoted}"))?;
-        let present: Vec<&'static str> = variants.iter().copied().filter(|key| map.contains_key(*key)).collect();
-        match present[..] {
-            [only] => Ok(only),
-            [] => {
-                let near = map.keys().find_map(|key| super::nearest(key, variants.iter().copied()).map(|near| (key, near)));
-                self.fail(
-                    format!("one of the keys {quoted} is missing"),
-                    near.map(|(key, near)| format!("is `{key}` meant to be `{near}`?")),
-                )
-            }
-            [first, second, ..] => {
-                self.fail(format!("the keys `{first}` and `{second}` exclude each other"), Some("keep one of them".to_owned()))
-            }
         }
     }
 }
@@ -354,20 +246,7 @@ impl<'de> Deserializer<'de> for NodeDecoder<'de, '_> {
     }
 
     fn deserialize_enum<V: Visitor<'de>>(self, name: &'static str, variants: &'static [&'static str], visitor: V) -> Decoded<V::Value> {
-        let access = if let Some(tag) = name.strip_prefix("tag:") {
-            let label = self.tagged_variant(tag, variants)?;
-            Variant { label, content: NodeDecoder { tag: Some(tag), ..self } }
-        } else if name == "key:" {
-            Variant { label: self.keyed_variant(variants)?, content: self }
-        } else if let Some((label, entry)) = self.sole_entry(variants) {
-            let trail = Trail::Key(self.trail, label);
-            let content = NodeDecoder { node: &entry.node, trail: &trail, key: Some(entry.key_span), tag: Some(OUTSIDE) };
-            return self.placed(visitor.visit_enum(Variant { label, content }));
-        } else {
-            let Some(label) = self.node.as_str() else { return self.mismatch(&format!("one of {}", variants.join(", "))) };
-            Variant { label, content: self }
-        };
-        self.placed(visitor.visit_enum(access))
+        self.placed(variant::visit(self, name, variants, visitor))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Decoded<V::Value> {
@@ -398,10 +277,10 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
 
 /// The entries of a map.
 struct Entries<'de, 't> {
-    rest: indexmap::map::Iter<'de, String, super::Entry>,
+    rest: indexmap::map::Iter<'de, String, Entry>,
     trail: &'t Trail<'t>,
     tag: Option<&'static str>,
-    current: Option<(&'de str, &'de super::Entry)>,
+    current: Option<(&'de str, &'de Entry)>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'de, '_> {
@@ -418,45 +297,5 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Decoded<V::Value> {
         let (key, entry) = self.current.take().expect("serde asks for a value only after its key");
         seed.deserialize(NodeDecoder { node: &entry.node, trail: &Trail::Key(self.trail, key), key: Some(entry.key_span), tag: None })
-    }
-}
-
-/// An enum variant and what holds its content.
-struct Variant<'de, 't> {
-    label: &'de str,
-    content: NodeDecoder<'de, 't>,
-}
-
-impl<'de, 't> EnumAccess<'de> for Variant<'de, 't> {
-    type Error = DecodeError;
-    type Variant = NodeDecoder<'de, 't>;
-
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Decoded<(V::Value, Self::Variant)> {
-        let label = self.content.placed(seed.deserialize(StringDeserializer::<DecodeError>::new(self.label.to_owned())))?;
-        Ok((label, self.content))
-    }
-}
-
-impl<'de> VariantAccess<'de> for NodeDecoder<'de, '_> {
-    type Error = DecodeError;
-
-    fn unit_variant(self) -> Decoded<()> {
-        match (&self.node.value, self.tag) {
-            (_, Some(OUTSIDE)) => self.fail("the name stands alone, without a value", None),
-            (Value::Map(map), Some(_)) => self.check_keys(map, &[]),
-            _ => Ok(()),
-        }
-    }
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Decoded<T::Value> {
-        seed.deserialize(self.inside())
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Decoded<V::Value> {
-        self.inside().deserialize_tuple(length, visitor)
-    }
-
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Decoded<V::Value> {
-        self.inside().deserialize_struct("", fields, visitor)
     }
 }
