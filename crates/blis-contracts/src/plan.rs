@@ -79,6 +79,33 @@ pub struct LoweredLayer {
     pub shape: PrimitiveShape,
     /// Which rows of the step it processes.
     pub rows: RowSet,
+    /// For how many rows it runs; other row counts are another piece's, where an engine picks kernels by size.
+    pub runs_for: RowRange,
+}
+
+/// Row counts from `least` to `most`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowRange {
+    /// The smallest count.
+    pub least: u32,
+    /// The greatest count.
+    pub most: u32,
+}
+
+impl RowRange {
+    /// Every count.
+    pub const ALL: Self = Self { least: 0, most: u32::MAX };
+
+    /// Whether a count lies in the range.
+    pub const fn contains(self, rows: u32) -> bool {
+        self.least <= rows && rows <= self.most
+    }
+}
+
+impl Default for RowRange {
+    fn default() -> Self {
+        Self::ALL
+    }
 }
 
 /// The fixed list of primitives a plan may contain.

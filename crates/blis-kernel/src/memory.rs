@@ -48,6 +48,9 @@ fn live_bytes(layer: &LoweredLayer, step: &RankStep) -> u64 {
         RowSet::Tokens | RowSet::Requests => step.padded_tokens,
         RowSet::Sampled => step.sampled,
     });
+    if !u32::try_from(rows).is_ok_and(|rows| layer.runs_for.contains(rows)) {
+        return 0;
+    }
     let per_row = match layer.shape {
         PrimitiveShape::Gemm { columns, depth, .. } => ACTIVATION_BYTES * (columns + depth),
         // Queries, keys, values and outputs.

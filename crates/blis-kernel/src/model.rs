@@ -92,7 +92,11 @@ fn merged<'a>(layers: impl Iterator<Item = &'a LoweredLayer>) -> Vec<(&'a Lowere
     let mut classes: Vec<(&LoweredLayer, u32)> = Vec::new();
     for layer in layers {
         let same = |other: &LoweredLayer| {
-            other.primitive == layer.primitive && other.shape == layer.shape && other.rows == layer.rows && other.kernel == layer.kernel
+            other.primitive == layer.primitive
+                && other.shape == layer.shape
+                && other.rows == layer.rows
+                && other.runs_for == layer.runs_for
+                && other.kernel == layer.kernel
         };
         match classes.iter_mut().find(|(other, _)| same(other)) {
             Some((_, count)) => *count += 1,

@@ -1,7 +1,7 @@
 //! One class of identical work in a plan: what it is, how often it occurs, and how a step's rows become a form's inputs.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::plan::{KernelImpl, LoweredLayer, PrimitiveShape};
+use blis_contracts::plan::{KernelImpl, LoweredLayer, PrimitiveShape, RowRange};
 use blis_registry::vocabulary::Input;
 use blis_registry::{ChipCoefficients, Query};
 
@@ -18,6 +18,7 @@ pub(crate) struct Operation {
     pub(crate) kernel: KernelImpl,
     pub(crate) count: u32,
     pub(crate) shape: PrimitiveShape,
+    pub(crate) runs_for: RowRange,
     balance: RoutingBalance,
     fixed: Inputs,
 }
@@ -46,6 +47,7 @@ impl Operation {
             kernel: layer.kernel.clone(),
             count,
             shape: layer.shape,
+            runs_for: layer.runs_for,
             balance,
             fixed: fixed_inputs(&layer.shape, figures)?,
         })

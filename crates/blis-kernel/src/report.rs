@@ -78,7 +78,7 @@ impl CompiledPlan {
         let mut lines = Vec::new();
         for rank in &step.ranks {
             for (table, rows) in [(&stage.tokens, rank.padded_tokens), (&stage.sampled, rank.sampled)] {
-                lines.extend(table.operations().iter().filter(|_| rows > 0).map(|operation| over_rows(operation, rows, 1)));
+                lines.extend(table.over(rows).filter(|_| rows > 0).map(|operation| over_rows(operation, rows, 1)));
             }
             for class in &stage.attention.decode {
                 if let Some((us, inputs)) = class.microseconds(rank) {
@@ -107,7 +107,7 @@ impl CompiledPlan {
         for stage in &self.stages {
             for table in [&stage.tokens, &stage.sampled] {
                 for (rows, uses) in table.uses().filter(|&(rows, _)| rows > 0) {
-                    table.operations().iter().for_each(|operation| totals.add(over_rows(operation, rows, uses)));
+                    table.over(rows).for_each(|operation| totals.add(over_rows(operation, rows, uses)));
                 }
             }
             let decode = stage.attention.decode.iter().map(|class| (&class.operation, class.tally));

@@ -33,8 +33,9 @@ impl Table {
         Self { operations, cells: Vec::new(), beyond: Vec::new() }
     }
 
-    pub(crate) fn operations(&self) -> &[Operation] {
-        &self.operations
+    /// The operations that run for `rows` rows.
+    pub(crate) fn over(&self, rows: u32) -> impl Iterator<Item = &Operation> {
+        self.operations.iter().filter(move |operation| operation.runs_for.contains(rows))
     }
 
     /// Microseconds of all operations over `rows` rows, by the memo; counts the use.
@@ -68,7 +69,7 @@ impl Table {
         if rows == 0 {
             return 0.0;
         }
-        self.operations.iter().map(|operation| operation.microseconds(f64::from(rows))).sum()
+        self.over(rows).map(|operation| operation.microseconds(f64::from(rows))).sum()
     }
 
     /// How often each number of rows was priced.

@@ -4,7 +4,7 @@ use blis_contracts::chip::{Chip, CitationKind, Cited};
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::{
     Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
-    ResidentTensor, RowSet,
+    ResidentTensor, RowRange, RowSet,
 };
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::{Blocks, BytesPerRank, BytesPerSecond, FlopsPerSecond, Tokens};
@@ -53,7 +53,7 @@ pub(crate) fn model(chip_name: &str) -> CostModel {
 /// A class of layers under construction.
 pub(crate) fn layer(index: u32, primitive: Primitive, kernel: &str, shape: PrimitiveShape, rows: RowSet) -> LoweredLayer {
     let (library, variant) = kernel.split_once('/').unwrap();
-    LoweredLayer { layer: index, stage: 0, primitive, kernel: KernelImpl::named(library, variant), shape, rows }
+    LoweredLayer { layer: index, stage: 0, primitive, kernel: KernelImpl::named(library, variant), shape, rows, runs_for: RowRange::ALL }
 }
 
 fn gemm(columns: u64, depth: u64) -> PrimitiveShape {
