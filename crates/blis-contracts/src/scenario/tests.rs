@@ -217,6 +217,102 @@ fn the_benchmark_client_draws_for_the_requests_the_run_sends() {
     accepted(BENCHMARK, &["frame.stop={horizon_s: 10}", "workload.num_prompts=640"]);
 }
 
+/// For each rule: an edit that breaks it, what the user is told, and the nearest edit that does not break it.
+const RULES: &[(&str, &str, &str)] = &[
+    ("name=\"\"", "name: must be text on one line, found \"\"", "name=x"),
+    ("model=\" \"", "model: must be text on one line, found \" \"", "model=m"),
+    ("engine.kind=\"\"", "engine.kind: must be text on one line, found \"\"", "engine.kind=e"),
+    ("engine.version=\"a\\nb\"", "engine.version: must be text on one line, found \"a\\nb\"", "engine.version=a"),
+    ("cluster.hardware=\"\"", "cluster.hardware: must be text on one line, found \"\"", "cluster.hardware=h"),
+    ("cluster.nodes=0", "cluster.nodes: must be from 1 to 1000000, found 0", "cluster.nodes=1"),
+    ("cluster.nodes=1000001", "cluster.nodes: must be from 1 to 1000000, found 1000001", "cluster.nodes=1000000"),
+    ("cluster.gpus_per_node=0", "cluster.gpus_per_node: must be at least 1, found 0", "cluster.gpus_per_node=1"),
+    ("cluster={groups: []}", "cluster.groups: must have at least one group", "cluster={groups: [{name: a, hardware: h, nodes: 1}]}"),
+    ("pools=[]", "pools: must have one pool", "pools=[{name: a, role: both, replicas: 1, command: x}]"),
+    ("pools[0].replicas=0", "pools[0].replicas: must be 1, found 0", "pools[0].replicas=1"),
+    (
+        "pools[0].role=prefill",
+        "pools[0].role: `prefill` is not simulated yet: prompts and outputs run in one pool; write `both`",
+        "pools[0].role=both",
+    ),
+    (
+        "pools[0].env={\"A B\": x}",
+        "pools[0].env.A B: must be named by a word without spaces or `=`, found \"A B\"",
+        "pools[0].env={A_B: x}",
+    ),
+    ("workload.clients=[]", "workload.clients: must be from 1 to 16777216 clients, found 0", "seed=1"),
+    (
+        "workload.clients[0].arrival={process: closed_loop, concurrency: 0}",
+        "workload.clients[0].arrival.concurrency: must be from 1 to 1000000, found 0",
+        "workload.clients[0].arrival={process: closed_loop, concurrency: 1}",
+    ),
+    (
+        "workload.clients[0].prefix.length=0",
+        "workload.clients[0].prefix.length: must be from 1 to 1000000000, found 0",
+        "workload.clients[0].prefix.length=1",
+    ),
+    (
+        "workload.clients[0].max_tokens=0",
+        "workload.clients[0].max_tokens: must be from 1 to 1000000000, found 0",
+        "workload.clients[0].max_tokens=1",
+    ),
+    (
+        "workload.clients[0].sessions.rounds.min=0",
+        "workload.clients[0].sessions.rounds.min: must be from 1 to 1000000000, found 0",
+        "workload.clients[0].sessions.rounds.min=1",
+    ),
+    (
+        "workload.clients[0].sessions.rounds.max=1001",
+        "workload.clients[0].sessions.rounds: must be at most 1000, found 1001",
+        "workload.clients[0].sessions.rounds.max=1000",
+    ),
+    (
+        "workload.clients[0].sessions.think_time={distribution: uniform, min_s: 2, max_s: 1}",
+        "workload.clients[0].sessions.think_time.max_s: must be at least min_s (2), found 1.0",
+        "workload.clients[0].sessions.think_time={distribution: uniform, min_s: 1, max_s: 1}",
+    ),
+    (
+        "workload.clients[0].sessions.think_time={distribution: lognormal, mean_s: 2, std_s: 0}",
+        "workload.clients[0].sessions.think_time.std_s: must be above 0 and at most 1000000000 seconds, found 0.0",
+        "workload.clients[0].sessions.think_time={distribution: lognormal, mean_s: 2, std_s: 0.1}",
+    ),
+    (
+        "frame.stop={horizon_s: 1.1e9}",
+        "frame.stop.horizon_s: must be above 0 and at most 1000000000 seconds, found 1100000000.0",
+        "frame.stop={requests: 1, horizon_s: 1e9}",
+    ),
+    (
+        "frame.stop.requests=1000000001",
+        "frame.stop.requests: must be from 1 to 1000000000, found 1000000001",
+        "frame.stop.requests=1000000000",
+    ),
+    (
+        "workload.clients[0].slo_class=a",
+        "workload.clients[0].slo_class: `slo_class` is refused: no policy or figure reads service classes yet",
+        "workload.clients[0].priority=-1",
+    ),
+];
+
+#[test]
+fn each_rule_refuses_what_breaks_it_and_accepts_its_nearest_neighbour() {
+    for (breaking, told, keeping) in RULES {
+        assert!(refusal(breaking).starts_with(told), "{breaking}: {}", refusal(breaking));
+        accepted(CHAT, &[keeping]);
+    }
+}
+
+#[test]
+fn clients_have_names_of_their_own() {
+    let client = |id: &str| {
+        format!(
+            "{{id: {id}, arrival: {{process: constant, rate: 1}}, input: {{distribution: constant, value: 1}}, output: {{distribution: constant, value: 1}}}}"
+        )
+    };
+    let two = |first: &str, second: &str| format!("workload.clients=[{}, {}]", client(first), client(second));
+    assert_eq!(refusal(&two("a", "a")), "workload.clients[1].id: `a` is already the id of clients[0]");
+    accepted(CHAT, &[&two("a", "b")]);
+}
+
 #[test]
 fn every_problem_is_told_at_once_at_its_place() {
     let edits = ["workload.clients[0].arrival.rate=-1", "frame.stop.requests=0", "name=\" \""];

@@ -22,6 +22,9 @@ const MAX_CONCURRENCY: u32 = 1_000_000;
 /// The most clients of a workload: a request's number has this much room for its client.
 const MAX_CLIENTS: usize = 1 << 24;
 
+/// The most rounds of a session: with the most requests of a run, numbers of requests stay below 2^40, the room a client has.
+const MAX_ROUNDS: u32 = 1000;
+
 tagged_enum! {
     /// The workload.
     pub enum Workload by key {
@@ -189,6 +192,8 @@ impl Client {
         if let Some(sessions) = &self.sessions {
             problems.within("sessions", |problems| {
                 problems.within("rounds", |problems| sessions.rounds.validate(problems));
+                let largest = sessions.rounds.largest();
+                problems.require("rounds", largest <= MAX_ROUNDS, format_args!("at most {MAX_ROUNDS}"), largest);
                 problems.within("think_time", |problems| sessions.think_time.validate(problems));
             });
         }
