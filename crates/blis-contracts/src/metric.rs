@@ -2,6 +2,8 @@
 //!
 //! A metric is a formula over a population; a figure is a metric with a statistic at a scope. Nothing else defines a metric.
 
+use crate::result::Statistic;
+
 /// A metric BLIS reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
@@ -60,6 +62,22 @@ impl Metric {
         Self::Concurrency,
         Self::KvUtilisation,
     ];
+
+    /// The metric that documents call `id`.
+    pub fn named(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|metric| metric.definition().id == id)
+    }
+
+    /// The statistics a run gives of it.
+    pub const fn statistics(self) -> &'static [Statistic] {
+        match self {
+            Self::Ttft | Self::Tpot | Self::Itl | Self::E2el | Self::QueueDelay | Self::Interactivity => {
+                &[Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99, Statistic::Max]
+            }
+            Self::RequestThroughput | Self::OutputThroughput | Self::TotalThroughput | Self::OutputThroughputPerGpu => &[Statistic::Rate],
+            Self::Concurrency | Self::KvUtilisation => &[Statistic::Mean],
+        }
+    }
 
     /// Its one definition.
     pub const fn definition(self) -> Definition {

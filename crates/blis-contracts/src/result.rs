@@ -145,6 +145,9 @@ pub enum Statistic {
 }
 
 impl Statistic {
+    /// Every statistic, in the order reports list them.
+    pub const ALL: [Self; 7] = [Self::Mean, Self::P50, Self::P90, Self::P95, Self::P99, Self::Max, Self::Rate];
+
     /// The share of samples at or below the statistic, for percentiles.
     pub const fn quantile(self) -> Option<f64> {
         match self {
@@ -230,6 +233,19 @@ pub enum Limit {
     TokenBudget,
     /// Free KV blocks.
     KvBlocks,
+}
+
+impl Limit {
+    /// The name documents and reports use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Step => "step",
+            Self::RunningCap => "running_cap",
+            Self::TokenBudget => "token_budget",
+            Self::KvBlocks => "kv_blocks",
+        }
+    }
 }
 
 /// Where the prices of a run came from.

@@ -1,1 +1,12 @@
-//! Results and request records as tables, JSON, CSV and JSON lines.
+//! Results, request records and explanations as text: aligned tables for people, JSON, CSV and JSON lines for programs.
+//!
+//! Nothing here computes a figure or defines a metric: values, units and definitions arrive in the documents of the contracts.
+//! Left out: files, terminals and colours, which are the command line's; the writers take anything that can be written to.
+//!
+//! Reading order: [`result`], then [`requests`] and [`explain`]; [`quantity`] says how a number looks and `grid` how a table does.
+
+pub mod explain;
+mod grid;
+pub mod quantity;
+pub mod requests;
+pub mod result;

@@ -1,0 +1,170 @@
+//! What stands behind a run as tables: resolved settings, the plan, memory and KV, and one step's price.
+//!
+//! Left out: how any of it was decided or priced; the rows arrive from the engine and the cost model.
+
+use blis_contracts::environment::MemoryBreakdown;
+use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowSet};
+use blis_contracts::provenance::{Method, ResolvedSetting, SettingSource};
+use blis_contracts::step::StepEstimate;
+use blis_contracts::units::BytesPerRank;
+
+use crate::grid::Grid;
+use crate::quantity::{bytes, count, nanoseconds, share};
+
+/// The settings in force, each with where it came from.
+pub fn settings(settings: &[ResolvedSetting]) -> String {
+    let mut grid = Grid::new(&["setting", "value", "source", "because"]);
+    for setting in settings {
+        let source = match setting.source {
+            SettingSource::Stated => "stated",
+            SettingSource::Translated => "translated",
+            SettingSource::Recorded => "recorded",
+            SettingSource::UpstreamDefault => "default",
+            SettingSource::CitedMeasurement => "measurement",
+        };
+        grid.row([&setting.name, &setting.value, source, setting.rule.as_deref().unwrap_or_default()]);
+    }
+    grid.wrapped().print()
+}
+
+/// What one forward pass runs on a rank: identical work merged, in order of first appearance.
+pub fn plan(plan: &PoolPlan) -> String {
+    let mut grid = Grid::new(&[">calls", "primitive", "kernel", "shape on one rank", "rows"]);
+    for (layer, calls) in merged(&plan.layers) {
+        let rows = match layer.rows {
+            RowSet::Tokens => "tokens",
+            RowSet::Sampled => "sampled",
+            RowSet::Requests => "requests",
+        };
+        let kernel = format!("{}/{}", layer.kernel.library, layer.kernel.variant);
+        grid.row([&count(calls), layer.primitive.as_str(), &kernel, &shape(&layer.shape), rows]);
+    }
+    grid.print()
+}
+
+/// Graphs, layout and what surrounds the pass, as facts.
+pub fn launch(plan: &PoolPlan) -> String {
+    let mut grid = Grid::headless(&["", ""]);
+    let layout = plan.layout;
+    let widths = [("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data), ("expert", layout.expert)];
+    let wide = widths.iter().filter(|(_, ranks)| *ranks > 1).map(|(name, ranks)| format!("{name} {ranks}")).collect::<Vec<_>>();
+    let wide = if wide.is_empty() { "one accelerator".to_owned() } else { wide.join(", ") };
+    grid.row(["layout", &wide]);
+    for (name, sizes) in [("full graphs", &plan.graphs.full), ("piecewise graphs", &plan.graphs.piecewise)] {
+        let sizes = match (sizes.first(), sizes.last()) {
+            (Some(first), Some(last)) => format!("{} sizes, {first} to {last} tokens", sizes.len()),
+            (None, _) | (_, None) => "none".to_owned(),
+        };
+        grid.row([name, &sizes]);
+    }
+    grid.row(["steps in flight", &plan.in_flight.to_string()]);
+    grid.row(["stream interval", &plan.front_end.stream_interval.to_string()]);
+    grid.wrapped().print()
+}
+
+/// Memory of one rank and the KV pool made of what is left.
+pub fn memory(memory: &MemoryBreakdown, plan: &PoolPlan) -> String {
+    let mut grid = Grid::headless(&["", ">"]);
+    for (name, amount) in [
+        ("weights", memory.weights),
+        ("buffers", memory.buffers),
+        ("activations at the profiling step", memory.activations),
+        ("captured graphs", memory.graphs),
+        ("communicators", memory.communicators),
+        ("runtime", memory.runtime),
+        ("not explained by any of these", memory.unexplained),
+    ] {
+        if amount != BytesPerRank::ZERO {
+            grid.row([name, &bytes(amount.get())]);
+        }
+    }
+    for budget in &plan.kv_budget {
+        grid.row(["KV", &bytes(budget.get())]);
+    }
+    let mut groups = Grid::headless(&["", ""]);
+    for (index, group) in plan.kv.iter().enumerate() {
+        let window = if group.window == 0 { "all tokens".to_owned() } else { format!("a window of {}", count(group.window.into())) };
+        let block = format!("{} tokens and {}", group.tokens_per_block.get(), bytes(group.bytes_per_block.get()));
+        groups.row([format!("group {index}"), format!("{} layers that see {window}; a block holds {block}", group.layers)]);
+    }
+    groups.row(["blocks", &count(plan.kv_blocks.get())]);
+    grid.print() + &groups.wrapped().print()
+}
+
+/// One line of a step's price.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PriceRow {
+    /// What is priced.
+    pub subject: String,
+    /// The kernel that runs it; none for host work.
+    pub kernel: Option<String>,
+    /// The registry entry that priced it.
+    pub entry: String,
+    /// How far the price can be trusted.
+    pub rank: Method,
+    /// Whether it lies outside the fitted range.
+    pub extrapolated: bool,
+    /// Whether the data leave a coefficient open.
+    pub unidentified: bool,
+    /// Calls.
+    pub calls: u64,
+    /// Time of all calls, in nanoseconds.
+    pub ns: f64,
+}
+
+/// One step's price by primitive, kernels first by their order in the plan, then the host.
+pub fn price(rows: &[PriceRow], estimate: &StepEstimate) -> String {
+    let device: f64 = rows.iter().filter(|row| row.kernel.is_some()).map(|row| row.ns).sum();
+    let mut grid = Grid::new(&["primitive", "kernel", ">calls", ">time", ">share", "rank", "entry"]);
+    for row in rows {
+        let part = if row.kernel.is_some() && device > 0.0 { share(row.ns / device) } else { String::new() };
+        let flags = [(row.extrapolated, " extrapolated"), (row.unidentified, " unidentified")];
+        let rank = flags.iter().filter(|(set, _)| *set).fold(row.rank.as_str().replace('_', " "), |text, (_, flag)| text + flag);
+        let kernel = row.kernel.as_deref().unwrap_or("(host)");
+        grid.row([&row.subject, kernel, &count(row.calls), &nanoseconds(row.ns), &part, &rank, &row.entry]);
+    }
+    let mut total = Grid::headless(&["", ">"]);
+    for (name, ns) in [
+        ("host before the launch", estimate.before_ns),
+        ("launch", estimate.launch_ns),
+        ("accelerator", estimate.device_ns),
+        ("host after the step", estimate.after_ns),
+    ] {
+        total.row([name, &nanoseconds(ns)]);
+    }
+    grid.print() + "\n" + &total.print()
+}
+
+fn merged(layers: &[LoweredLayer]) -> Vec<(&LoweredLayer, u64)> {
+    let mut classes: Vec<(&LoweredLayer, u64)> = Vec::new();
+    for layer in layers {
+        let key = |layer: &LoweredLayer| (layer.primitive, layer.rows, layer.stage);
+        let same = |other: &LoweredLayer| key(other) == key(layer) && other.shape == layer.shape && other.kernel == layer.kernel;
+        match classes.iter_mut().find(|(other, _)| same(other)) {
+            Some((_, calls)) => *calls += 1,
+            None => classes.push((layer, 1)),
+        }
+    }
+    classes
+}
+
+fn shape(shape: &PrimitiveShape) -> String {
+    match *shape {
+        PrimitiveShape::Gemm { columns, depth, format } => {
+            format!("{depth} x {columns}, {} x {}", format.activations.as_str(), format.weights.as_str())
+        }
+        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, window, sinks, kv_format, .. } => {
+            let window = if window == 0 { String::new() } else { format!(", window {window}") };
+            let sinks = if sinks { ", sinks" } else { "" };
+            format!("{query_heads}/{kv_heads} heads of {head_dim}{window}{sinks}, KV {}", kv_format.as_str())
+        }
+        PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, format, .. } => format!(
+            "{top_k} of {experts} experts ({local_experts} here), {hidden} x {intermediate}, {} x {}",
+            format.activations.as_str(),
+            format.weights.as_str()
+        ),
+        PrimitiveShape::Collective { group, bytes_per_row } => format!("{group} ranks, {} a row", bytes(bytes_per_row)),
+        PrimitiveShape::Stream { bytes_per_row } => format!("{} a row", bytes(bytes_per_row)),
+        PrimitiveShape::Sampling { vocabulary } => format!("{vocabulary} logits a row"),
+    }
+}

@@ -1,0 +1,109 @@
+//! Tests of the table: a whole Result, one with unknown figures, and that the JSON is the document.
+
+use blis_contracts::fate::Fate;
+use blis_contracts::provenance::Method;
+use blis_contracts::result::{FrameRecord, Inputs, Limit, ResultKind, TokenTotals, Versions};
+
+use super::*;
+
+fn figures(unfinished: u64) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for metric in Metric::ALL {
+        let definition = metric.definition();
+        for (index, statistic) in metric.statistics().iter().enumerate() {
+            let size = if definition.unit == "ratio" { 0.4321 } else { 41_234.5 };
+            let value = size * f64::from(u32::try_from(index).unwrap() + 1);
+            figures.push(Figure {
+                metric: definition.id.to_owned(),
+                scope: "cluster".to_owned(),
+                statistic: *statistic,
+                value: (unfinished == 0 || *statistic != Statistic::Max).then_some(value),
+                unit: definition.unit.to_owned(),
+                n: 2_000,
+                unfinished,
+            });
+        }
+    }
+    figures
+}
+
+fn serving() -> KvFigures {
+    KvFigures {
+        blocks: 27_000,
+        tokens: 432_000,
+        bytes_per_rank: 59_000_000_000,
+        peak_utilisation: 0.43,
+        preemptions: 1,
+        steps: 31_234,
+        device_busy: 0.84,
+    }
+}
+
+fn prices() -> PriceProvenance {
+    PriceProvenance {
+        by_method: [(Method::Measured, 0.9), (Method::VendorSpec, 0.1)].into_iter().collect(),
+        by_primitive: [("norm".to_owned(), 0.2), ("gemm".to_owned(), 0.8)].into_iter().collect(),
+        extrapolated: 0.0001,
+        least_trusted: Some(Method::VendorSpec),
+    }
+}
+
+fn example(unfinished: u64) -> RunResult {
+    RunResult {
+        kind: ResultKind::Result,
+        name: "chat".to_owned(),
+        inputs: Inputs {
+            scenario_sha256: "0123456789abcdef".repeat(4),
+            seed: 42,
+            edits: vec!["frame.stop.requests=2000".to_owned()],
+            data: DataOrigin::Released,
+            catalog_sha256: "123456789abcdef0".repeat(4),
+            registry_sha256: "23456789abcdef01".repeat(4),
+        },
+        versions: Versions { blis: "0.0.0".to_owned(), engine: "engine 1.2.3".to_owned(), generator: "chacha12".to_owned() },
+        frame: FrameRecord { start: "empty".to_owned(), stop: "2000 requests ended".to_owned(), window_start_s: 0.5, window_end_s: 250.75 },
+        settings: IndexMap::new(),
+        substitutions: [("serve".to_owned(), vec!["OLD=1 was read as --new".to_owned()])].into_iter().collect(),
+        figures: figures(unfinished),
+        fates: [(Fate::Completed, 1_998), (Fate::Refused, 2), (Fate::TimedOut, 0)].into_iter().collect(),
+        refusals: [("the prompt is too long".to_owned(), 2)].into_iter().collect(),
+        tokens: TokenTotals {
+            prompt: 2_000_000,
+            prefix_queries: 2_000_000,
+            prefix_hits: 1_000_000,
+            prompt_computed: 1_000_000,
+            output: 512_000,
+        },
+        kv: [("serve".to_owned(), serving())].into_iter().collect(),
+        binds: Binds { limit: Limit::KvBlocks, shares: [(Limit::Step, 0.25), (Limit::KvBlocks, 0.75)].into_iter().collect() },
+        prices: prices(),
+        warnings: vec!["the window is short: its 99th percentile rests on twenty requests, so read it as an order of magnitude".to_owned()],
+    }
+}
+
+#[test]
+fn a_result_reads_from_latencies_to_definitions() {
+    insta::assert_snapshot!(table(&example(0)));
+}
+
+#[test]
+fn an_unknown_figure_is_a_dash_with_its_reason() {
+    let text = table(&example(12));
+    let ttft = text.lines().find(|line| line.starts_with("ttft")).unwrap();
+    assert!(ttft.ends_with("-  2,000"), "{ttft}");
+    assert!(text.contains("-: not known, because 12 requests had not finished when the run stopped"));
+}
+
+#[test]
+fn every_metric_has_its_definition_in_the_list() {
+    let text = metrics().split_whitespace().collect::<Vec<_>>().join(" ");
+    for metric in Metric::ALL {
+        assert!(text.contains(metric.definition().formula), "{metric:?}");
+    }
+}
+
+#[test]
+fn the_json_is_the_document() {
+    let result = example(12);
+    assert_eq!(serde_json::from_str::<RunResult>(&json(&result)).unwrap(), result);
+}

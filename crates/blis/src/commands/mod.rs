@@ -1,0 +1,50 @@
+//! The commands, one file each: its arguments and what it calls.
+
+mod metrics;
+mod schema;
+mod validate;
+mod version;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+/// What every command answers.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+/// A command with its arguments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check a scenario without running it, and say everything that is wrong with it
+    Validate(validate::Args),
+    /// List the metrics with their units and definitions
+    Metrics,
+    /// Print the JSON Schema of a kind of document, or list the kinds
+    Schema(schema::Args),
+    /// Print the version, the engine releases that are modelled and the hashes of the data
+    Version(version::Args),
+}
+
+impl Command {
+    /// Runs the command.
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Validate(args) => validate::run(&args),
+            Self::Metrics => metrics::run(),
+            Self::Schema(args) => schema::run(&args),
+            Self::Version(args) => version::run(&args),
+        }
+    }
+}
+
+/// Prints data. A reader that has seen enough, such as `head`, is no failure.
+fn print(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Io { what: "stdout".to_owned(), error }),
+        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+    }
+}
