@@ -8,33 +8,35 @@ const WIDTH: u16 = 100;
 
 /// A table under construction.
 #[derive(Debug)]
-pub(crate) struct Grid {
+pub struct Grid {
     table: Table,
     alignments: Vec<CellAlignment>,
 }
 
 impl Grid {
     /// A table with a header. A `>` before a column's title aligns it to the right.
-    pub(crate) fn new(titles: &[&str]) -> Self {
+    pub fn new(titles: &[&str]) -> Self {
         let mut grid = Self::headless(titles);
         grid.table.set_header(titles.iter().map(|title| title.trim_start_matches('>')));
         grid
     }
 
     /// A table without a header; the titles only say how many columns there are and which are aligned to the right.
-    pub(crate) fn headless(titles: &[&str]) -> Self {
+    pub fn headless(titles: &[&str]) -> Self {
         let mut table = Table::new();
         table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         let alignment = |title: &&str| if title.starts_with('>') { CellAlignment::Right } else { CellAlignment::Left };
         Self { table, alignments: titles.iter().map(alignment).collect() }
     }
 
-    pub(crate) fn row<I: IntoIterator<Item = S>, S: Into<String>>(&mut self, cells: I) {
+    /// Adds a row.
+    pub fn row<I: IntoIterator<Item = S>, S: Into<String>>(&mut self, cells: I) {
         self.table.add_row(cells.into_iter().map(Into::into).collect::<Vec<String>>());
     }
 
     /// Breaks the last column between words where a line would be too wide.
-    pub(crate) fn wrapped(self) -> Self {
+    #[must_use]
+    pub fn wrapped(self) -> Self {
         self.wrapped_at(WIDTH)
     }
 
@@ -51,7 +53,7 @@ impl Grid {
     }
 
     /// The table as lines, each ended.
-    pub(crate) fn print(mut self) -> String {
+    pub fn print(mut self) -> String {
         for (column, alignment) in self.table.column_iter_mut().zip(&self.alignments) {
             column.set_padding((0, 2)).set_cell_alignment(*alignment);
         }

@@ -27,22 +27,28 @@ pub fn json(result: &RunResult) -> String {
 
 /// The Result as tables for a terminal.
 pub fn table(result: &RunResult) -> String {
-    let mut out = format!("{}  ({}, seed {}, blis {})\n", result.name, result.versions.engine, result.inputs.seed, result.versions.blis);
+    let versions = &result.versions;
+    let mut parts = vec![format!("{}  ({}, seed {}, blis {})\n", result.name, versions.engine, result.inputs.seed, versions.blis)];
     for (scope, figures) in by_scope(&result.figures) {
         if scope != "cluster" {
-            out += &format!("\n{scope}\n");
+            parts.push(format!("{scope}\n"));
         }
-        out += &format!("\n{}\n{}", samples(&figures), totals(&figures));
+        parts.push(samples(&figures));
+        parts.push(totals(&figures));
     }
-    out += &format!("\n{}", facts(result));
-    if !result.warnings.is_empty() {
-        let mut grid = Grid::headless(&["", ""]);
-        for warning in &result.warnings {
-            grid.row(["warning", warning]);
-        }
-        out += &format!("\n{}", grid.wrapped().print());
+    parts.push(facts(result));
+    parts.push(warnings(&result.warnings));
+    parts.push(definitions(&result.figures));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+fn warnings(warnings: &[String]) -> String {
+    let mut grid = Grid::headless(&["", ""]);
+    for warning in warnings {
+        grid.row(["warning", warning]);
     }
-    out + &format!("\n{}", definitions(&result.figures))
+    grid.wrapped().print()
 }
 
 /// The definitions of the metrics as a table: all that there are.
@@ -145,7 +151,9 @@ fn facts(result: &RunResult) -> String {
     let window = frame.window_end_s - frame.window_start_s;
     fact("window", format!("{window:.3} s of simulated time, from {:.3} s; {}", frame.window_start_s, frame.stop));
     for (pool, substitutions) in &result.substitutions {
-        substitutions.iter().for_each(|substitution| fact(&format!("pool {pool} reads"), substitution.clone()));
+        for substitution in substitutions {
+            fact(&format!("pool {pool} reads"), substitution.clone());
+        }
     }
     fact("edits", list(result.inputs.edits.iter().cloned()));
     let inputs = &result.inputs;
