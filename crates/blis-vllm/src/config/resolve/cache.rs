@@ -85,8 +85,8 @@ fn kv_cache_dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<KvCac
     let stated = ledger.choice(Setting::KvCacheDtype, KvCacheDtype::named);
     match (stated, machine.model.kv_format) {
         (KvCacheDtype::Auto, Some(FormatName::Fp8)) => {
-            ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Fp8, "auto: the checkpoint declares a calibrated fp8 KV cache");
-            Ok(KvCacheDtype::Fp8)
+            ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Fp8E4m3, "auto: the checkpoint declares a calibrated fp8 KV cache");
+            Ok(KvCacheDtype::Fp8E4m3)
         }
         (KvCacheDtype::Auto, Some(other)) if other != machine.model.dtype => Err(ConfigError::Refused(format!(
             "the checkpoint declares a KV cache of format {other}, which is not modelled; state --kv-cache-dtype bfloat16 or fp8"

@@ -45,7 +45,7 @@ pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, Config
     let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine)?;
     let api_server_count = model::api_server_count(&mut ledger)?;
     let dtype = model::dtype(&mut ledger, machine)?;
-    model::quantization(&mut ledger, machine)?;
+    model::quantization(&mut ledger, machine, dtype)?;
     let mut cache = cache::resolve(&mut ledger, machine)?;
     let scheduler = batch::resolve(&mut ledger, machine, cache.max_model_len)?;
     let attention = attention::resolve(&mut ledger, machine, dtype, &cache)?;

@@ -74,34 +74,55 @@ fn unmodelled_dtype(declared: FormatName) -> ConfigError {
     ConfigError::Refused(format!("the checkpoint declares activations of type {declared}, which is not modelled; state --dtype bfloat16"))
 }
 
-/// A stated quantisation method must be the checkpoint's own.
-pub(super) fn quantization(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<(), ConfigError> {
+/// The checkpoint's own quantisation method, against a stated one and the element type of activations.
+pub(super) fn quantization(ledger: &mut Ledger<'_>, machine: Machine<'_>, dtype: Dtype) -> Result<(), ConfigError> {
     let own = method(machine.model);
     let stated = ledger.value(Setting::Quantization);
-    match (stated.as_str(), own) {
-        (None, own) => {
-            ledger.derive(Setting::Quantization, own.unwrap_or("None"), "the checkpoint's own method");
-            Ok(())
+    let stated = stated.as_str();
+    match (stated, own) {
+        (Some(stated), None) => {
+            return Err(ConfigError::NotModelled {
+                name: "--quantization".to_owned(),
+                value: stated.to_owned(),
+                reason: "quantising a checkpoint while it is loaded is not modelled".to_owned(),
+                instead: "; leave it out, or name a quantised checkpoint".to_owned(),
+            });
         }
-        (Some(stated), Some(own)) if stated == own || Some(stated) == machine.model.quantisation.as_deref() => Ok(()),
-        (Some(stated), Some(own)) => Err(ConfigError::Refused(format!(
-            "quantization method specified in the model config ({own}) does not match the quantization method specified in the \
-             `quantization` argument ({stated})"
-        ))),
-        (Some(stated), None) => Err(ConfigError::NotModelled {
-            name: "--quantization".to_owned(),
-            value: stated.to_owned(),
-            reason: "quantising a checkpoint while it is loaded is not modelled".to_owned(),
-            instead: "; leave it out, or name a quantised checkpoint".to_owned(),
-        }),
+        (Some(stated), Some(own)) if stated != own && !overrides(own) => {
+            return Err(ConfigError::Refused(format!(
+                "quantization method specified in the model config ({own}) does not match the quantization method specified in \
+                 the `quantization` argument ({stated})"
+            )));
+        }
+        (Some(stated), Some(own)) if stated != own => {
+            ledger.note(format!("--quantization {stated} has no effect: the checkpoint's own method, {own}, replaces it"));
+        }
+        (None, _) | (Some(_), Some(_)) => {}
     }
+    if stated != own {
+        ledger.derive(Setting::Quantization, own.unwrap_or("None"), "the checkpoint's own method");
+    }
+    match (own, dtype) {
+        (Some(GPT_OSS_MXFP4), Dtype::Float16) => {
+            Err(ConfigError::Refused(format!("{dtype} is not supported for quantization method {GPT_OSS_MXFP4}; supported is bfloat16")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Upstream's name of gpt-oss's own method.
+const GPT_OSS_MXFP4: &str = "gpt_oss_mxfp4";
+
+/// Whether upstream lets the checkpoint's method replace whatever a line states.
+fn overrides(own: &str) -> bool {
+    own == GPT_OSS_MXFP4 || own.starts_with("modelopt")
 }
 
 /// Upstream's name of the checkpoint's method.
 fn method(model: &ModelGraph) -> Option<&str> {
     let declared = model.quantisation.as_deref()?;
     Some(match declared {
-        "mxfp4" if model.architecture == GPT_OSS => "gpt_oss_mxfp4",
+        "mxfp4" if model.architecture == GPT_OSS => GPT_OSS_MXFP4,
         "modelopt" if is_nvfp4(model) => "modelopt_fp4",
         other => other,
     })

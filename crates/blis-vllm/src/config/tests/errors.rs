@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::config::tests::{Case, gpt_oss, h100, llama, resolved, serve};
+use blis_contracts::format::FormatName;
+use blis_contracts::model::ModelGraph;
+
+use crate::config::tests::{Case, gpt_oss, h100, llama, llama_in, resolved, serve, value_of};
 use crate::config::{Launch, read};
 
 /// The message a line is refused with.
@@ -160,9 +163,17 @@ fn a_pool_takes_a_command_or_arguments() {
 }
 
 #[test]
-fn a_stated_quantisation_must_be_the_checkpoint_s_own() {
-    let resolve = |arguments: &str| Case::line(&serve(arguments)).resolve(&gpt_oss(), &h100());
-    assert!(resolve("--quantization mxfp4").is_ok() && resolve("-q gpt_oss_mxfp4").is_ok());
-    let refusal = resolve("--quantization fp8").unwrap_err().to_string();
-    assert!(refusal.starts_with("quantization method specified in the model config (gpt_oss_mxfp4) does not match"), "{refusal}");
+fn a_stated_quantisation_is_the_checkpoint_s_own_or_replaced_by_it() {
+    let resolve = |model: &ModelGraph, arguments: &str| Case::line(&serve(arguments)).resolve(model, &h100());
+    assert!(resolve(&gpt_oss(), "-q gpt_oss_mxfp4").unwrap().notes.is_empty());
+    let replaced = resolve(&gpt_oss(), "--quantization fp8").unwrap();
+    assert_eq!(value_of(&replaced, "quantization"), "gpt_oss_mxfp4");
+    assert_eq!(replaced.notes, ["--quantization fp8 has no effect: the checkpoint's own method, gpt_oss_mxfp4, replaces it"]);
+    let mut blocked = llama_in(FormatName::Fp8Block);
+    blocked.quantisation = Some("fp8".to_owned());
+    assert!(resolve(&blocked, "-q fp8").is_ok());
+    let refusal = resolve(&blocked, "-q awq").unwrap_err().to_string();
+    assert!(refusal.starts_with("quantization method specified in the model config (fp8) does not match"), "{refusal}");
+    let half = resolve(&gpt_oss(), "--dtype half").unwrap_err().to_string();
+    assert_eq!(half, "float16 is not supported for quantization method gpt_oss_mxfp4; supported is bfloat16");
 }

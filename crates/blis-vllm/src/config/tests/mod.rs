@@ -3,6 +3,7 @@
 mod errors;
 mod former;
 mod graphs;
+mod oracle;
 mod reading;
 mod resolution;
 mod table;

@@ -114,7 +114,7 @@ fn graph_support_follows_the_backend_and_the_chip() {
 #[test]
 fn the_checkpoint_s_own_kv_format_stands_behind_auto() {
     let got = Case::line("vllm serve m").resolve(&llama_fp8(), &h100()).unwrap();
-    assert_eq!(got.cache.kv_cache_dtype, KvCacheDtype::Fp8);
+    assert_eq!(got.cache.kv_cache_dtype, KvCacheDtype::Fp8E4m3);
     let stated = Case::line("vllm serve m --kv-cache-dtype bfloat16").resolve(&llama_fp8(), &h100()).unwrap();
     assert_eq!(stated.cache.kv_cache_dtype, KvCacheDtype::Bfloat16);
 }

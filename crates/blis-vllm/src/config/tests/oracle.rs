@@ -1,0 +1,112 @@
+//! The defaults that upstream's own start-up recorded, field by field, wherever the recording is present.
+
+use blis_contracts::chip::Chip;
+use blis_contracts::format::FormatName;
+use blis_contracts::model::ModelGraph;
+use serde_json::{Value, json};
+
+use crate::config::tests::{Case, a100, b200, gpt_oss, h100, h200, llama, llama_in, value_of};
+use crate::config::{AttentionBackend, Resolved};
+
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/resolution.json");
+
+fn model(name: &str) -> ModelGraph {
+    let mut model = match name {
+        _ if name.starts_with("openai/gpt-oss") => gpt_oss(),
+        _ if name.ends_with("-FP8") => llama_in(FormatName::Fp8Block),
+        _ => llama(),
+    };
+    if name.starts_with("Qwen/Qwen3-") {
+        model.max_position_embeddings = 40_960;
+    }
+    if name.ends_with("-FP8") {
+        model.quantisation = Some("fp8".to_owned());
+    }
+    model
+}
+
+fn chip(name: &str) -> Chip {
+    match name {
+        "a100" => a100(),
+        "h100" => h100(),
+        "h200" => h200(),
+        "b200" => b200(),
+        other => panic!("the recording names an unknown GPU, {other}"),
+    }
+}
+
+/// The port's answer in the recording's own shape.
+fn ours(got: &Resolved) -> Value {
+    let (scheduler, cache, compilation) = (&got.scheduler, &got.cache, &got.compilation);
+    json!({
+        "max_concurrent_batches": scheduler.max_concurrent_batches,
+        "max_in_flight_tokens": scheduler.max_in_flight_tokens(),
+        "cudagraph_mode": compilation.cudagraph_mode.as_str(),
+        "cudagraph_capture_sizes": compilation.cudagraph_capture_sizes,
+        "max_cudagraph_capture_size": compilation.max_cudagraph_capture_size,
+        "compilation_mode": compilation.mode.as_str(),
+        "max_model_len": cache.max_model_len,
+        "dtype": got.dtype.as_str(),
+        "quantization": Some(value_of(got, "quantization")).filter(|method| method != "None"),
+        "optimization_level": 2,
+        "scheduler": {
+            "async_scheduling": scheduler.async_scheduling,
+            "disable_hybrid_kv_cache_manager": cache.disable_hybrid_kv_cache_manager,
+            "enable_chunked_prefill": scheduler.enable_chunked_prefill,
+            "long_prefill_token_threshold": scheduler.long_prefill_token_threshold,
+            "long_prefill_token_threshold_adaptive": scheduler.long_prefill_token_threshold_adaptive,
+            "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+            "max_num_queued_reqs": scheduler.max_num_queued_reqs,
+            "max_num_queued_tokens": scheduler.max_num_queued_tokens,
+            "max_num_seqs": scheduler.max_num_seqs,
+            "policy": scheduler.policy.as_str(),
+            "scheduler_reserve_full_isl": scheduler.scheduler_reserve_full_isl,
+            "stream_interval": scheduler.stream_interval,
+            "watermark": scheduler.watermark,
+        },
+        "cache": {
+            "block_size": cache.block_size,
+            "cache_dtype": cache.kv_cache_dtype.as_str(),
+            "enable_prefix_caching": cache.enable_prefix_caching,
+            "gpu_memory_utilization": cache.gpu_memory_utilization,
+            "kv_cache_memory_bytes": cache.kv_cache_memory_bytes,
+            "num_gpu_blocks_override": cache.num_gpu_blocks_override,
+            "prefix_cache_retention_interval": cache.prefix_cache_retention_interval,
+            "prefix_caching_hash_algo": cache.prefix_caching_hash_algo.as_str(),
+        },
+    })
+}
+
+/// Every field of `ours` must be in the recording with the same value.
+fn compare(ours: &Value, recorded: &Value, path: &str, differences: &mut Vec<String>) {
+    match ours {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                compare(value, &recorded[name], &format!("{path}.{name}"), differences);
+            }
+        }
+        _ if ours == recorded => {}
+        _ => differences.push(format!("{path}: port {ours}, upstream {recorded}")),
+    }
+}
+
+#[test]
+fn defaults_are_those_upstream_recorded() {
+    let Ok(text) = std::fs::read_to_string(RECORDING) else { return };
+    let recording: Value = serde_json::from_str(&text).unwrap();
+    let rows: Vec<&Value> = recording["rows"].as_array().unwrap().iter().filter(|row| row["context"] == "OPENAI_API_SERVER").collect();
+    assert!(rows.len() >= 16, "the recording holds {} rows of the API server", rows.len());
+    // A recording made without FlashInfer's kernels shows what upstream falls back to on Blackwell, not what its images run.
+    let with_flashinfer = rows.iter().any(|row| row["attention_backends"] == json!(["FLASHINFER"]));
+    let mut differences = Vec::new();
+    for row in rows {
+        let name = |key: &str| row[key].as_str().unwrap_or_default();
+        let got = Case::line("vllm serve m").resolve(&model(name("model")), &chip(name("gpu"))).unwrap();
+        let path = format!("{} on {}", name("model"), name("gpu"));
+        compare(&ours(&got), row, &path, &mut differences);
+        if with_flashinfer || got.attention.backend != AttentionBackend::Flashinfer {
+            compare(&json!([got.attention.backend.as_str()]), &row["attention_backends"], &format!("{path}.attention"), &mut differences);
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
