@@ -7,6 +7,9 @@
 //! different prefixes share a node, and two equal prefixes always do. Nodes are counted references: a request holds its last node, a
 //! node holds its parent, a cached block holds the node of its content; a node nobody holds is forgotten, so memory follows the pool
 //! and the live requests, not the run.
+//!
+//! Most prefixes have one continuation, so a node keeps its first child itself; only further children, and those of the empty prefix,
+//! are found through a hash table.
 
 use blis_contracts::request::TokenSource;
 use rustc_hash::FxHashMap;
@@ -47,6 +50,10 @@ struct Link {
 struct Node {
     link: Link,
     holders: u32,
+    /// The child that is not in the hash table; the root stands for none.
+    child: NodeId,
+    /// Children that are.
+    more_children: u32,
 }
 
 /// All prefixes that a live request or a cached block stands on.
@@ -61,12 +68,12 @@ impl ContentChain {
     /// The prefix `parent` + `slice`. The caller's hold on `parent` becomes a hold on the result.
     pub fn extend(&mut self, parent: NodeId, slice: Slice) -> NodeId {
         let link = Link { parent, slice };
-        if let Some(&known) = self.by_link.get(&link) {
+        if let Some(known) = self.find(&link) {
             self.hold(known);
             self.release(parent);
             return known;
         }
-        let node = Node { link, holders: 1 };
+        let node = Node { link, holders: 1, child: NodeId::ROOT, more_children: 0 };
         let id = if let Some(id) = self.vacant.pop() {
             self.nodes[id.index()] = node;
             id
@@ -74,8 +81,29 @@ impl ContentChain {
             self.nodes.push(node);
             NodeId(u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 prefixes are alive at once"))
         };
-        self.by_link.insert(link, id);
+        match self.nodes.get_mut(parent.index()) {
+            Some(parent) if parent.child == NodeId::ROOT => parent.child = id,
+            Some(parent) => {
+                parent.more_children += 1;
+                self.by_link.insert(link, id);
+            }
+            None => {
+                self.by_link.insert(link, id);
+            }
+        }
         id
+    }
+
+    fn find(&self, link: &Link) -> Option<NodeId> {
+        if let Some(parent) = self.nodes.get(link.parent.index()) {
+            if parent.child != NodeId::ROOT && self.nodes[parent.child.index()].link == *link {
+                return Some(parent.child);
+            }
+            if parent.more_children == 0 {
+                return None;
+            }
+        }
+        self.by_link.get(link).copied()
     }
 
     /// Adds a hold on a node.
@@ -85,16 +113,35 @@ impl ContentChain {
     }
 
     /// Gives up a hold on a node, and forgets every prefix nobody holds any more.
-    pub fn release(&mut self, mut node: NodeId) {
-        while node != NodeId::ROOT {
+    #[inline]
+    pub fn release(&mut self, node: NodeId) {
+        if node != NodeId::ROOT {
             let entry = &mut self.nodes[node.index()];
             entry.holders -= 1;
-            if entry.holders > 0 {
+            if entry.holders == 0 {
+                self.forget(node);
+            }
+        }
+    }
+
+    fn forget(&mut self, mut node: NodeId) {
+        loop {
+            let link = self.nodes[node.index()].link;
+            self.vacant.push(node);
+            let Some(parent) = self.nodes.get_mut(link.parent.index()) else {
+                self.by_link.remove(&link);
+                return;
+            };
+            if parent.child == node {
+                parent.child = NodeId::ROOT;
+            } else {
+                parent.more_children -= 1;
+                self.by_link.remove(&link);
+            }
+            parent.holders -= 1;
+            if parent.holders > 0 {
                 return;
             }
-            let link = entry.link;
-            self.by_link.remove(&link);
-            self.vacant.push(node);
             node = link.parent;
         }
     }
@@ -106,12 +153,11 @@ impl ContentChain {
 
     /// Prefixes somebody holds.
     pub fn alive(&self) -> usize {
-        self.by_link.len()
+        self.nodes.len() - self.vacant.len()
     }
 
     /// Panics when the counts and the index disagree. `held` counts the holds of requests and cached blocks.
     pub fn check_invariants(&self, held: usize) {
-        assert_eq!(self.nodes.len(), self.by_link.len() + self.vacant.len(), "a node is either alive or vacant");
         let mut vacant = vec![false; self.nodes.len()];
         for id in &self.vacant {
             assert!(!std::mem::replace(&mut vacant[id.index()], true), "a vacant node is listed once");
@@ -120,6 +166,12 @@ impl ContentChain {
         let total: usize = alive().map(|node| node.holders as usize).sum();
         let parents = alive().filter(|node| node.link.parent != NodeId::ROOT).count();
         assert_eq!(total, parents + held, "every hold belongs to a child, a request or a cached block");
+        let inline = alive().filter(|node| node.child != NodeId::ROOT).count();
+        assert_eq!(self.alive(), inline + self.by_link.len(), "a node is its parent's own child or in the table");
+        for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| !vacant[*index]) {
+            let found = self.find(&node.link).map(NodeId::index);
+            assert_eq!(found, Some(index), "every prefix is found by its link");
+        }
     }
 }
 
@@ -157,6 +209,27 @@ mod tests {
         chain.check_invariants(0);
         let reused = chain.extend(NodeId::ROOT, slice(TokenSource::Shared(3), 0, 16));
         assert!(reused.index() < 5, "vacant nodes are reused");
+    }
+
+    #[test]
+    fn further_children_are_found_after_the_first_is_gone() {
+        let mut chain = ContentChain::default();
+        let parent = chain.extend(NodeId::ROOT, slice(TokenSource::Shared(0), 0, 16));
+        let children: Vec<_> = (0..4)
+            .map(|index| {
+                chain.hold(parent);
+                chain.extend(parent, slice(TokenSource::Unique(index), 0, 16))
+            })
+            .collect();
+        chain.check_invariants(5);
+        chain.release(children[0]);
+        chain.release(children[2]);
+        chain.check_invariants(3);
+        chain.hold(parent);
+        assert_eq!(chain.extend(parent, slice(TokenSource::Unique(3), 0, 16)), children[3]);
+        chain.hold(parent);
+        chain.extend(parent, slice(TokenSource::Unique(9), 0, 16));
+        chain.check_invariants(5);
     }
 
     #[test]

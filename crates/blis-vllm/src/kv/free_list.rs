@@ -9,9 +9,14 @@ use super::BlockId;
 /// A block that is not in the list links to itself.
 #[derive(Debug, Clone)]
 pub struct FreeList {
-    previous: Vec<u32>,
-    next: Vec<u32>,
+    links: Vec<Neighbours>,
     length: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Neighbours {
+    previous: u32,
+    next: u32,
 }
 
 /// Where the next block freed without a content goes: such blocks come first, in the order in which they are freed together.
@@ -21,12 +26,9 @@ pub struct FrontCursor(u32);
 impl FreeList {
     /// All blocks of a pool of `blocks`, ascending.
     pub fn full(blocks: u32) -> Self {
-        let links = blocks + 1;
-        Self {
-            previous: (0..links).map(|block| (block + blocks) % links).collect(),
-            next: (0..links).map(|block| (block + 1) % links).collect(),
-            length: blocks,
-        }
+        let count = blocks + 1;
+        let links = (0..count).map(|block| Neighbours { previous: (block + blocks) % count, next: (block + 1) % count });
+        Self { links: links.collect(), length: blocks }
     }
 
     /// Free blocks.
@@ -44,7 +46,7 @@ impl FreeList {
     /// The block that will be handed out next.
     #[inline]
     pub fn pop_front(&mut self) -> Option<BlockId> {
-        let first = self.next[self.sentinel()];
+        let first = self.links[self.sentinel()].next;
         if first as usize == self.sentinel() {
             return None;
         }
@@ -56,11 +58,10 @@ impl FreeList {
     #[inline]
     pub fn remove(&mut self, block: BlockId) {
         assert!(self.contains(block), "block {} is not free", block.0);
-        let (previous, next) = (self.previous[block.index()], self.next[block.index()]);
-        self.next[previous as usize] = next;
-        self.previous[next as usize] = previous;
-        self.previous[block.index()] = block.0;
-        self.next[block.index()] = block.0;
+        let Neighbours { previous, next } = self.links[block.index()];
+        self.links[previous as usize].next = next;
+        self.links[next as usize].previous = previous;
+        self.links[block.index()] = Neighbours { previous: block.0, next: block.0 };
         self.length -= 1;
     }
 
@@ -73,7 +74,7 @@ impl FreeList {
     /// Inserts a block at the cursor and moves the cursor behind it.
     #[inline]
     pub fn insert(&mut self, cursor: &mut FrontCursor, block: BlockId) {
-        let next = self.next[cursor.0 as usize];
+        let next = self.links[cursor.0 as usize].next;
         self.link(cursor.0, block, next);
         cursor.0 = block.0;
     }
@@ -82,36 +83,35 @@ impl FreeList {
     #[inline]
     pub fn push_back(&mut self, block: BlockId) {
         let sentinel = self.front().0;
-        let last = self.previous[sentinel as usize];
+        let last = self.links[sentinel as usize].previous;
         self.link(last, block, sentinel);
     }
 
     /// Whether a block is free.
     #[inline]
     pub fn contains(&self, block: BlockId) -> bool {
-        self.next[block.index()] != block.0
+        self.links[block.index()].next != block.0
     }
 
     /// The free blocks in order.
     pub fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
         let sentinel = self.front().0;
-        let step = move |block: u32| Some(self.next[block as usize]).filter(|next| *next != sentinel);
+        let step = move |block: u32| Some(self.links[block as usize].next).filter(|next| *next != sentinel);
         std::iter::successors(step(sentinel), move |block| step(*block)).map(BlockId)
     }
 
     #[inline]
     fn link(&mut self, previous: u32, block: BlockId, next: u32) {
         assert!(!self.contains(block), "block {} is freed twice", block.0);
-        self.previous[block.index()] = previous;
-        self.next[block.index()] = next;
-        self.next[previous as usize] = block.0;
-        self.previous[next as usize] = block.0;
+        self.links[block.index()] = Neighbours { previous, next };
+        self.links[previous as usize].next = block.0;
+        self.links[next as usize].previous = block.0;
         self.length += 1;
     }
 
     #[inline]
     fn sentinel(&self) -> usize {
-        self.next.len() - 1
+        self.links.len() - 1
     }
 }
 

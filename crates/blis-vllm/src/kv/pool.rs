@@ -3,8 +3,8 @@
 //! upstream: vllm `v1/core/block_pool.py::BlockPool`
 //!
 //! A block that is freed with a known content stays findable until it is handed out again. Two blocks may hold the same content; the
-//! one cached first is found. Differences in form only: one array per property instead of an object per block, and the index from
-//! content to blocks is a pair of array look-ups, since a content is a dense number (see [`super::chain`]).
+//! one cached first is found. Differences in form only: a record per block and no objects, and the index from
+//! content to blocks is an array look-up, since a content is a dense number (see [`super::chain`]).
 //!
 //! Left out: partial blocks, reuse watchers, KV events, residency metrics.
 
@@ -12,7 +12,18 @@ use super::BlockId;
 use super::chain::{ContentChain, NodeId};
 use super::free_list::FreeList;
 
-const NONE: u32 = u32::MAX;
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    /// Requests that hold it.
+    references: u32,
+    /// The content it is findable by; the empty prefix where it is not.
+    content: NodeId,
+    /// Neighbours in the ring of blocks with the same content and group, in the order in which they were cached.
+    earlier: BlockId,
+    later: BlockId,
+    /// The group whose layers filled it.
+    group: u8,
+}
 
 /// The pool.
 #[derive(Debug)]
@@ -22,17 +33,9 @@ pub struct BlockPool {
     free: FreeList,
     caching: bool,
     groups: usize,
-    references: Vec<u32>,
-    /// Content each block is findable by.
-    content: Vec<NodeId>,
-    /// Group whose layers filled the block; meaningful with a content.
-    group: Vec<u8>,
-    /// Neighbours among the blocks of the same content and group, in the order in which they were cached.
-    earlier: Vec<u32>,
-    later: Vec<u32>,
-    /// First and last of those blocks, at node * groups + group.
-    first: Vec<u32>,
-    last: Vec<u32>,
+    blocks: Vec<Block>,
+    /// The block cached first, at content * groups + group; the placeholder for none.
+    first: Vec<BlockId>,
     cached: u32,
     handed_out: u64,
 }
@@ -43,19 +46,14 @@ impl BlockPool {
         assert!(blocks > 0, "a pool has at least the placeholder block");
         let mut free = FreeList::full(blocks);
         assert_eq!(free.pop_front(), Some(BlockId::NULL), "the placeholder is the first block");
-        let count = blocks as usize;
+        let vacant = Block { references: 0, content: NodeId::ROOT, earlier: BlockId::NULL, later: BlockId::NULL, group: 0 };
         Self {
             chain: ContentChain::default(),
             free,
             caching,
             groups,
-            references: vec![0; count],
-            content: vec![NodeId::ROOT; count],
-            group: vec![0; count],
-            earlier: vec![NONE; count],
-            later: vec![NONE; count],
+            blocks: vec![vacant; blocks as usize],
             first: Vec::new(),
-            last: Vec::new(),
             cached: 0,
             handed_out: 0,
         }
@@ -69,7 +67,7 @@ impl BlockPool {
 
     /// Blocks a request can ever hold: all but the placeholder.
     pub fn usable_blocks(&self) -> u32 {
-        u32::try_from(self.references.len() - 1).expect("the pool was built from a u32")
+        u32::try_from(self.blocks.len() - 1).expect("the pool was built from a u32")
     }
 
     /// The free blocks in the order in which they will be handed out.
@@ -91,7 +89,7 @@ impl BlockPool {
     /// Whether nobody holds the block.
     #[inline]
     pub fn is_idle(&self, block: BlockId) -> bool {
-        self.references[block.index()] == 0
+        self.blocks[block.index()].references == 0
     }
 
     /// Hands out the next block; its old content is forgotten. Panics when none is free: callers check first.
@@ -99,7 +97,7 @@ impl BlockPool {
         let block = self.free.pop_front().expect("the caller checked that a block is free");
         self.forget(block);
         debug_assert!(self.is_idle(block), "a free block has no holder");
-        self.references[block.index()] = 1;
+        self.blocks[block.index()].references = 1;
         self.handed_out += 1;
         block
     }
@@ -112,7 +110,7 @@ impl BlockPool {
         if self.is_idle(block) {
             self.free.remove(block);
         }
-        self.references[block.index()] += 1;
+        self.blocks[block.index()].references += 1;
     }
 
     /// Gives up one hold on each block. Those nobody holds any more become free: blocks without a content are handed out first, in
@@ -123,11 +121,11 @@ impl BlockPool {
             if block.is_null() {
                 continue;
             }
-            self.references[block.index()] -= 1;
+            self.blocks[block.index()].references -= 1;
             if !self.is_idle(block) {
                 continue;
             }
-            if self.content[block.index()] == NodeId::ROOT {
+            if self.blocks[block.index()].content == NodeId::ROOT {
                 self.free.insert(&mut front, block);
             } else {
                 self.free.push_back(block);
@@ -138,54 +136,48 @@ impl BlockPool {
     /// The block of `group` that was first cached with this content.
     #[inline]
     pub fn find(&self, content: NodeId, group: usize) -> Option<BlockId> {
-        self.first.get(content.index() * self.groups + group).copied().filter(|block| *block != NONE).map(BlockId)
+        self.first.get(content.index() * self.groups + group).copied().filter(|block| !block.is_null())
     }
 
     /// Makes a full block findable by its content.
     pub fn cache(&mut self, block: BlockId, content: NodeId, group: usize) {
-        assert!(self.content[block.index()] == NodeId::ROOT, "block {} is cached twice", block.0);
+        assert!(self.blocks[block.index()].content == NodeId::ROOT, "block {} is cached twice", block.0);
         self.chain.hold(content);
-        self.content[block.index()] = content;
-        self.group[block.index()] = u8::try_from(group).expect("a model has far fewer than 256 groups");
         self.cached += 1;
-        let key = self.key(block);
+        let key = content.index() * self.groups + group;
         if key >= self.first.len() {
-            let length = self.chain.capacity().next_power_of_two() * self.groups;
-            self.first.resize(length, NONE);
-            self.last.resize(length, NONE);
+            self.first.resize(self.chain.capacity().next_power_of_two() * self.groups, BlockId::NULL);
         }
-        let last = std::mem::replace(&mut self.last[key], block.0);
-        self.earlier[block.index()] = last;
-        self.later[block.index()] = NONE;
-        if last == NONE {
-            self.first[key] = block.0;
+        let group = u8::try_from(group).expect("a model has far fewer than 256 groups");
+        let first = self.first[key];
+        let (earlier, later) = if first.is_null() {
+            self.first[key] = block;
+            (block, block)
         } else {
-            self.later[last as usize] = block.0;
-        }
-    }
-
-    fn key(&self, block: BlockId) -> usize {
-        self.content[block.index()].index() * self.groups + usize::from(self.group[block.index()])
+            let last = std::mem::replace(&mut self.blocks[first.index()].earlier, block);
+            self.blocks[last.index()].later = block;
+            (last, first)
+        };
+        let references = self.blocks[block.index()].references;
+        self.blocks[block.index()] = Block { references, content, earlier, later, group };
     }
 
     fn forget(&mut self, block: BlockId) {
-        let content = self.content[block.index()];
+        let Block { content, earlier, later, group, .. } = self.blocks[block.index()];
         if content == NodeId::ROOT {
             return;
         }
-        let key = self.key(block);
-        let (earlier, later) = (self.earlier[block.index()], self.later[block.index()]);
-        if earlier == NONE {
-            self.first[key] = later;
+        let first = &mut self.first[content.index() * self.groups + usize::from(group)];
+        if later == block {
+            *first = BlockId::NULL;
         } else {
-            self.later[earlier as usize] = later;
+            if *first == block {
+                *first = later;
+            }
+            self.blocks[earlier.index()].later = later;
+            self.blocks[later.index()].earlier = earlier;
         }
-        if later == NONE {
-            self.last[key] = earlier;
-        } else {
-            self.earlier[later as usize] = earlier;
-        }
-        self.content[block.index()] = NodeId::ROOT;
+        self.blocks[block.index()].content = NodeId::ROOT;
         self.cached -= 1;
         self.chain.release(content);
     }
@@ -193,19 +185,19 @@ impl BlockPool {
     /// Panics when the parts disagree. `tables` are the blocks that requests hold, one entry per hold; `request_nodes` counts the
     /// contents requests hold.
     pub fn check_invariants(&self, tables: impl Iterator<Item = BlockId>, request_nodes: usize) {
-        let mut held = vec![0; self.references.len()];
+        let mut held = vec![0; self.blocks.len()];
         for block in tables.filter(|block| !block.is_null()) {
             held[block.index()] += 1;
         }
-        assert_eq!(held, self.references, "a block's holders are the tables that name it");
+        assert!(self.blocks.iter().map(|block| block.references).eq(held), "a block's holders are the tables that name it");
         let mut listed = 0;
         for block in self.free.iter() {
             assert!(self.is_idle(block) && !block.is_null(), "free block {} has no holder", block.0);
             listed += 1;
         }
-        let idle = self.references.iter().skip(1).filter(|count| **count == 0).count();
+        let idle = self.blocks.iter().skip(1).filter(|block| block.references == 0).count();
         assert_eq!((listed, listed), (idle, self.free.len() as usize), "every block without a holder is free");
-        let cached = self.content.iter().filter(|content| **content != NodeId::ROOT).count();
+        let cached = self.blocks.iter().filter(|block| block.content != NodeId::ROOT).count();
         assert_eq!(cached, self.cached as usize, "cached blocks are counted");
         assert!(self.caching || cached == 0, "nothing is cached where caching is off");
         self.chain.check_invariants(request_nodes + cached);
