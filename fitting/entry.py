@@ -53,12 +53,13 @@ def scope(name, primitive, kernel, tensor_format=None, group=None):
 
 
 def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=None, clusters=None,
-           ranges=(), method="transferred", reason=TABLE_RULE, parts=(), weights=None, sources=None):
-    """Fits on the rows that are not held out, reports on those that are."""
-    observed = table["latency_us"] if "latency_us" in table.columns else table["observed"]
+           ranges=(), method="transferred", reason=TABLE_RULE, parts=(), sources=None, nuisance=(), form_name=None):
+    """Fits on the rows that are not held out, reports on those that are. `nuisance` names coefficients of the measurement (not of
+    the kernel), which the entry leaves out; `form_name` is then the form without them."""
+    observed = table["latency_us"]
     take = lambda mask: {k: v[mask] if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
     train = ~held
-    problem = Problem(form, take(train), observed[train], free, fixed, None if weights is None else weights[train])
+    problem = Problem(form, take(train), observed[train], free, fixed)
     solution = problem.solve(clusters[train])
     error = solution.error(take(held), observed[held])
     kernel = head["name"]
@@ -66,11 +67,11 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
     for label, mask in parts:
         if (held & mask).any():
             report.add(family, chip, kernel, label, solution.error(take(held & mask), observed[held & mask]))
-    coefficients, curves = solution.blocks()
+    coefficients, curves = ({n: v for n, v in block.items() if n not in nuisance} for block in solution.blocks())
     for name, value in (fixed or {}).items():
         coefficients[name] = {"value": value, "unit": "ratio", "interval": [value, value]}
     entry = dict(
-        head, method=method, form=form.__name__, coefficients=coefficients, curves=curves,
+        head, method=method, form=form_name or form.__name__, coefficients=coefficients, curves=curves,
         range={name: span(inputs[name]) for name in ranges}, boundary=DEVICE_GRAPH,
         sources=sources or [table.cite()],
         fit=dict(rows=int(train.sum()), held_out=int(held.sum()), **summary(error)), reason=reason,

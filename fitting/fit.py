@@ -53,10 +53,9 @@ def bounds(free):
 class Problem:
     """One entry: a form, fixed coefficients, free ones, and the measured calls."""
 
-    def __init__(self, form, inputs, observed, free, fixed=None, weights=None):
+    def __init__(self, form, inputs, observed, free, fixed=None):
         self.form, self.inputs, self.observed = form, inputs, observed
         self.free, self.fixed = free, fixed or {}
-        self.weights = np.ones(len(observed)) if weights is None else weights
 
     def values(self, z, post=lambda v: v):
         out, at = dict(self.fixed), 0
@@ -67,7 +66,7 @@ class Problem:
         return out
 
     def residual(self, z):
-        return self.weights * np.log(self.form(self.inputs, self.values(z)) / self.observed)
+        return np.log(self.form(self.inputs, self.values(z)) / self.observed)
 
     def solve(self, clusters):
         start = np.concatenate([f.encode() for f in self.free])

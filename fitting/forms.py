@@ -14,10 +14,11 @@ def curve(x, xs, ys):
     return np.interp(np.log(np.maximum(x, 1e-9)), np.log(xs), ys)
 
 
-def blend(a, b, sharpness):
-    """A soft maximum of two terms that overlap: the larger for a large sharpness, the sum for 1."""
-    top = np.maximum(np.maximum(a, b), 1e-12)
-    return top * ((a / top) ** sharpness + (b / top) ** sharpness) ** (1.0 / sharpness)
+def blend(sharpness, *terms):
+    """A soft maximum of terms that overlap: the largest for a large sharpness, the sum for 1."""
+    top = np.maximum.reduce([np.asarray(t, dtype=float) for t in terms])
+    top = np.maximum(top, 1e-12)
+    return top * sum((t / top) ** sharpness for t in terms) ** (1.0 / sharpness)
 
 
 class Coefficients:
@@ -38,15 +39,16 @@ class Coefficients:
 
 
 def matmul(x, values):
-    """rows x depth times depth x columns. The latency of one thread block's walk along `depth` (with its
-    fill, drain and, past some depth, the reduction of a split) does not overlap with the body."""
+    """rows x depth times depth x columns. `latency` is what does not overlap with the body (fill, drain, the reduction of a
+    split depth); the body is the longest of moving the operands, multiplying them, and one thread block's walk along `depth`."""
     x = dict(x)
     c = Coefficients(values, x)
     moved = x["weight_bytes"] + x["input_bytes"] * x["rows"] * x["depth"] + 2.0 * x["rows"] * x["columns"]
     memory = moved / (x["bandwidth"] * c["memory_efficiency"])
     operations = 2.0 * x["rows"] * x["columns"] * x["depth"]
     compute = operations / (x["peak"] * c["compute_efficiency"])
-    return c["latency"] + blend(memory, compute, c["sharpness"])
+    walk = c.get("depth_time", 0.0) * x["depth"]
+    return c["latency"] + blend(c["sharpness"], memory, compute, walk)
 
 
 def attention_decode(x, values):
@@ -93,7 +95,7 @@ def attention_prefill(x, values):
     work = tiles * tile_time + operations / (x["peak"] * c["compute_efficiency"]) + moved / (x["bandwidth"] * c["memory_efficiency"])
     seen = np.where(cut, np.minimum(x["window"] + QUERY_TILE, x["cached"] + x["new"]), x["cached"] + x["new"])
     path = c["key_time"] * seen
-    return c["latency"] + blend(x["rows"] * work, path, c["sharpness"])
+    return c["latency"] + blend(c["sharpness"], x["rows"] * work, path)
 
 
 def moe(x, values):

@@ -10,32 +10,31 @@ import numpy as np
 
 import forms
 import source
-from entry import any_kernel, fitted, scope
+from entry import TABLE_RULE, any_kernel, fitted, scope
 from fit import Free
 
 HELD_DEPTHS = (768, 2560, 5120, 10240)
-DEPTHS = (32, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
-NARROW = 32                 # columns of the narrowest product in the tables
-READ_EFFICIENCY = 0.8       # share of bandwidth at which the narrow product reads its input (a small correction)
-LEAST_NET_SHARE = 0.3       # rows that are mostly quantisation say nothing about the product
+DEPTHS = {"bf16": (32, 256, 512, 1024, 2048, 4096, 8192, 65536)}
+FEW_DEPTHS = (32, 1024, 4096, 16384)
 NET_OF_QUANTISATION = ("fp8", "nvfp4")
-ROWS = (1, 32, 128, 256, 512, 1024, 4096, 32768)
+ROWS = (256, 512, 1024, 4096, 32768)
+WALK_ROWS = (16, 64, 128, 256, 1024, 8192)
 
 VLLM, SGLANG = "vllm/0.24.0", "sglang/0.5.14"
 SGLANG_RULE = (
     "the same DeepGEMM kernel measured under SGLang 0.5.14: vLLM's own rows for this format were timed without a "
-    "graph and show host time"
+    "graph and show host time; includes the quantisation of its input"
 )
-# (format, gemm_dtype in the table, framework, kernel_source or None, our kernel, bytes per weight, bytes per activation, peak)
-KERNELS = {
-    "h100": (
-        ("bf16", "bfloat16", VLLM, None, "cublas/linear"),
-        ("fp8", "fp8", VLLM, None, "cutlass/scaled-mm-fp8"),
-        ("fp8_block", "fp8_block", SGLANG, None, "deepgemm/fp8-block"),
-    ),
-}
-KERNELS["h200"] = KERNELS["h100"]
-KERNELS["b200"] = KERNELS["h100"] + (("nvfp4", "nvfp4", VLLM, None, "flashinfer/cutedsl-nvfp4"),)
+# format, gemm_dtype in the table, framework, our kernel, reason
+HOPPER = (
+    ("bf16", "bfloat16", VLLM, "cublas/linear", TABLE_RULE),
+    ("fp8", "fp8", VLLM, "cutlass/scaled-mm-fp8", TABLE_RULE + "; net of activation quantisation"),
+    ("fp8_block", "fp8_block", SGLANG, "deepgemm/fp8-block", SGLANG_RULE),
+)
+BLACKWELL = HOPPER + (
+    ("nvfp4", "nvfp4", VLLM, "flashinfer/cutedsl-nvfp4", TABLE_RULE + "; net of activation quantisation, taken to be that of static fp8"),
+)
+KERNELS = {"h100": HOPPER, "h200": HOPPER, "b200": BLACKWELL}
 
 STORED = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4.0 / (128 * 128), "nvfp4": 0.5 + 1.0 / 16}
 # Bytes moved per activation element: fp8 and nvfp4 are net of quantisation (read once); the block format reads
@@ -49,27 +48,19 @@ def by_shape(table, *names):
 
 
 def quantisation(wheel, chip, tensor_format, table):
-    """(rows, depth) -> microseconds of the table's rows that are activation quantisation, not the product.
-
-    fp8: the narrowest product (32 columns) at the same rows and depth is almost only quantisation; what is left of
-    it at few rows after the quantisation tables (static + dynamic scale) is the product's own latency.
-    nvfp4: no table; the static fp8 quantisation table stands in (same kernel structure, one pass over the input).
-    """
+    """Microseconds of each row that are activation quantisation: for fp8 the two tables of it (static, and what dynamic scales add);
+    for nvfp4, which has none, the static fp8 one (a kernel of the same structure, one pass over the input)."""
     static = by_shape(wheel.table(chip, "quantize", VLLM, "scale_matrix_perf"), "m", "k")
-    if tensor_format == "nvfp4":
-        return static
     scale = by_shape(wheel.table(chip, "quantize", VLLM, "computescale_perf"), "m", "k")
-    dynamic = {key: us + max(scale.get(key, 0.0), 0.0) for key, us in static.items()}
-    narrow = by_shape(table.where(table["n"] == NARROW), "m", "k")
-    taken = {}
-    for depth in sorted({k for _, k in narrow}):
-        few = [narrow[m, k] - dynamic[m, k] for m, k in narrow if k == depth and 2 <= m <= 64]
-        latency = float(np.median(few))
-        for m, k in narrow:
-            if k == depth:
-                read = m * k / (source.facts(chip)["bandwidth"] * READ_EFFICIENCY)
-                taken[m, k] = max(narrow[m, k] - latency - read, 0.0)
-    return taken
+    keys = zip(table["m"].tolist(), table["k"].tolist())
+    if tensor_format == "nvfp4":
+        return np.array([static[key] for key in keys])
+    return np.array([static[key] + max(scale.get(key, 0.0), 0.0) for key in keys])
+
+
+def quantised_matmul(x, values):
+    """A row of the table: quantisation, its own time for each row that those tables lack, and the product."""
+    return x["quantisation"] + values["row_time"] * x["rows"] + forms.matmul(x, values)
 
 
 def despiked(table):
@@ -92,13 +83,8 @@ def calls(wheel, chip, tensor_format, dtype, framework):
     table = table.where(table["gemm_dtype"] == dtype)
     table = despiked(table)
     if tensor_format in NET_OF_QUANTISATION:
-        whole = table.columns["latency_us"]
-        taken = quantisation(wheel, chip, tensor_format, table)
-        taken = np.array([taken.get(key, np.nan) for key in zip(table["m"].tolist(), table["k"].tolist())])
-        net = whole - taken
-        keep = np.isfinite(net) & (net > LEAST_NET_SHARE * whole) & (table["m"] > 1)
-        table = table.where(keep)
-        table.columns["latency_us"] = net[keep]
+        table = table.where(table["m"] > 1)
+        table.columns["quantisation"] = quantisation(wheel, chip, tensor_format, table)
     return table
 
 
@@ -113,25 +99,29 @@ def inputs_of(table, facts, tensor_format):
 def entries(chip, wheel, report):
     facts = source.facts(chip)
     first = None
-    for tensor_format, dtype, framework, _, kernel in KERNELS[chip]:
+    for tensor_format, dtype, framework, kernel, reason in KERNELS[chip]:
         table = calls(wheel, chip, tensor_format, dtype, framework)
         inputs = inputs_of(table, facts, tensor_format)
         m, n, k = inputs["rows"], inputs["columns"], inputs["depth"]
         free = [
-            Free("latency", "us", 4.0, over="depth", xs=DEPTHS),
+            Free("latency", "us", 3.0, over="depth", xs=DEPTHS.get(tensor_format, FEW_DEPTHS)),
             Free("memory_efficiency", "ratio", 0.85, "ratio"),
             Free("compute_efficiency", "ratio", 0.75, "ratio", over="rows", xs=ROWS),
             Free("sharpness", "ratio", 2.5, "sharpness"),
         ]
+        if tensor_format not in DEPTHS:      # cuBLAS splits the depth: its latency alone describes it
+            free.append(Free("depth_time", "us", 5e-4, over="rows", xs=WALK_ROWS))
+        form = forms.matmul
+        if "quantisation" in table.columns:
+            form = quantised_matmul
+            inputs["quantisation"] = table["quantisation"]
+            free.append(Free("row_time", "us", 2e-3))
         parts = (("rows <= 64", m <= 64), ("64 < rows <= 512", (m > 64) & (m <= 512)), ("rows > 512", m > 512),
                  ("columns, depth >= 1024", (n >= 1024) & (k >= 1024)))
-        includes = "" if tensor_format != "fp8_block" else "; includes the quantisation of its input"
-        rule = None if framework == VLLM else SGLANG_RULE
-        more = {"reason": (rule + includes)} if rule else {}
         entry, _ = fitted(
-            scope(f"{tensor_format}-{kernel.replace('/', '-')}", "gemm", kernel, tensor_format), "gemm", chip, forms.matmul,
+            scope(f"{tensor_format}-{kernel.replace('/', '-')}", "gemm", kernel, tensor_format), "gemm", chip, form,
             table, inputs, np.isin(k, HELD_DEPTHS), free, report, clusters=n * 1e6 + k,
-            ranges=("rows", "columns", "depth"), parts=parts, **more,
+            ranges=("rows", "columns", "depth"), parts=parts, reason=reason, nuisance=("row_time",), form_name="matmul",
         )
         yield entry
         first = first or entry

@@ -20,7 +20,7 @@ PICK = {  # name -> (low, high) drawn evenly in log space; integers where both e
 }
 SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "matmul": (("rows", "columns", "depth", "weight_bytes", "input_bytes", "bandwidth", "peak"),
-               {"latency": "depth", "compute_efficiency": "rows"}, ("memory_efficiency", "sharpness")),
+               {"latency": "depth", "compute_efficiency": "rows", "depth_time": "rows"}, ("memory_efficiency", "sharpness")),
     "attention_decode": (("requests", "context", "windowed", "kv_heads", "head_dim", "element_bytes", "bandwidth"),
                          {"latency": "mean_context", "memory_efficiency": "head_dim"}, ("unit_time", "window_latency", "window_unit_time")),
     "attention_prefill": (("rows", "new", "cached", "window", "query_heads", "kv_heads", "head_dim", "element_bytes", "bandwidth", "peak"),
@@ -34,6 +34,8 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "per_unit": (("requests", "tokens", "operations"), {}, ("base", "per_request", "per_token", "per_operation")),
     "stored": (("ranks", "graphs"), {}, ("base", "per_rank", "per_graph")),
 }
+SMALL = {"depth_time": 0.003, "unit_time": 0.05, "window_unit_time": 0.02, "tile_time": 0.05, "window_tile_time": 0.02, "key_time": 0.02,
+         "expert_time": 0.05, "token_time": 0.3}
 DERIVED = {"mean_context": (1, 100000), "rows_per_expert": (1, 1000)}
 
 
@@ -49,6 +51,8 @@ def coefficient(generator, name):
         return float(f"{generator.uniform(1.0, 9.0):.4g}")
     if name == "packs_group":
         return float(generator.integers(0, 2))
+    if name in SMALL:
+        return float(f"{generator.uniform(0.0, SMALL[name]):.4g}")
     return float(f"{generator.uniform(0.0, 30.0):.4g}")
 
 
