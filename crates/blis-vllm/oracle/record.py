@@ -27,32 +27,43 @@ def record(path: Path, out: Path, compress: bool) -> None:
     print(f"{loaded.name}: {len(lines) - 1} calls", flush=True)
 
 
+def start(path: Path, out: Path, compress: bool) -> int:
+    """Record in a forked child; returns its process id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            record(path, out, compress)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+    return child
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="record upstream's decisions for scenario files")
     parser.add_argument("scenarios", nargs="+", type=Path)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--plain", action="store_true", help="write NAME.jsonl instead of NAME.jsonl.gz")
+    parser.add_argument("--jobs", type=int, default=1, help="recordings at a time")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     import engine  # noqa: F401  (imported once, before forking)
     import mocks
 
     print(f"{mocks.verify_wheel()} upstream files are as released", flush=True)
-    failed = []
-    for path in options.scenarios:
-        child = os.fork()
-        if child == 0:
-            try:
-                record(path, options.out, not options.plain)
-                os._exit(0)
-            except BaseException:
-                traceback.print_exc()
-                sys.stderr.flush()
-                os._exit(1)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+    waiting, running, failed = list(options.scenarios), {}, []
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            path = waiting.pop(0)
+            running[start(path, options.out, not options.plain)] = path
+        child, status = os.wait()
+        path = running.pop(child)
+        if os.waitstatus_to_exitcode(status) != 0:
             failed.append(path.name)
     if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+        print(f"failed: {', '.join(sorted(failed))}", file=sys.stderr)
     return 1 if failed else 0
 
 

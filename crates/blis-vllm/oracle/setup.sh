@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the oracle's locked Python environment in the given directory (about 80 s and 3.1 GB; CPython 3.11, gcc and readelf needed).
+# Builds the oracle's locked Python environment in the given directory (about two minutes and 3.4 GB; CPython 3.11, gcc and readelf needed).
 # Usage: setup.sh DIRECTORY
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

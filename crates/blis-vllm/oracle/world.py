@@ -3,12 +3,14 @@
 Import this before any other vllm module. Everything here is listed in mocks.json.
 """
 
+import json
 import os
 import sys
 import types
+from pathlib import Path
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-os.environ.update(VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", TOKENIZERS_PARALLELISM="false")
+os.environ.update(json.loads((Path(__file__).parent / "mocks.json").read_text())["environment"]["values"])
 if os.environ.get("PYTHONHASHSEED") != "0":
     sys.exit("PYTHONHASHSEED must be 0 before Python starts (run through oracle-python)")
 
