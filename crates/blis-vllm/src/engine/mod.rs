@@ -5,7 +5,8 @@
 //! The loop is one sequential thread. An iteration reads the input queue, schedules a step where there is something to schedule, and
 //! then either goes round again, while the batch queue has room, or waits for the oldest batch and processes its output. Here each
 //! stretch of host work is an interval of simulated time, and [`Engine::advance`] does what is due. Reading order: [`VllmEngine`],
-//! `host` (the loop), `shape` (what the cost model is asked), [`recorder`] (who may look on).
+//! `host` (the loop), [`settings`] (what it is built from), `shape` (what the cost
+//! model is asked), [`recorder`] (who may look on).
 //!
 //! When each kind of input takes effect: a request at the top of the loop, once the host is free; an abort there too, or, when it
 //! arrives while the host waits for a batch, before that batch's output is processed. Upstream hands several aborts of one wait to the
@@ -15,6 +16,7 @@
 
 mod host;
 pub mod recorder;
+pub mod settings;
 mod shape;
 
 #[cfg(test)]

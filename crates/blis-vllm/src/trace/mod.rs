@@ -23,12 +23,12 @@ use blis_contracts::units::SimTime;
 use crate::engine::VllmEngine;
 use recorder::TraceRecorder;
 use scenario::{Scenario, ScenarioRequest};
-pub use setup::{Header, HeaderConfig, SetupError};
+pub use setup::SetupError;
 
 /// Runs a scenario and returns its trace, a line per call of the step function after the header. `each_step` sees the engine between
 /// two instants.
-pub fn run(scenario: &Scenario, header: &Header, each_step: &mut dyn FnMut(&VllmEngine)) -> Result<Vec<String>, SetupError> {
-    let (parts, header) = setup::engine_parts(scenario, header)?;
+pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Result<Vec<String>, SetupError> {
+    let (parts, header) = setup::engine_parts(scenario)?;
     let first = serde_json::to_string(&header).expect("a header has only text keys");
     let lines = Rc::new(RefCell::new(vec![first]));
     let mut events = events(scenario);

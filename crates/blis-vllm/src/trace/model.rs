@@ -1,47 +1,140 @@
-//! The KV caches of a scenario's model, from the content of its `config.json`.
+//! A scenario's model and accelerator as the port's own types.
 //!
 //! The oracle transcribes the same few model files: layer names, and which layers have a window.
 
+use blis_contracts::chip::{Chip, CitationKind, Cited};
+use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::model::{
+    Attention, DenseFeedForward, Derivation, FeedForward, GroupedQueryAttention, LayerBlock, ModelGraph, ParameterCount, StackRun,
+};
+use blis_contracts::units::{BytesPerRank, BytesPerSecond};
+use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::setup::SetupError;
-use crate::kv::group::Attention;
-use crate::kv_sizing::LayerKv;
 
-/// Bytes of an element of the 16-bit types the presets use.
-const ELEMENT_BYTES: u64 = 2;
+const PLAIN: MatmulFormat = MatmulFormat { weights: FormatName::Bf16, activations: FormatName::Bf16 };
 
-/// A scenario's model, as far as its KV cache goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TraceModel {
-    pub(super) layers: Vec<LayerKv>,
+/// The graph of the model: its attention is the scenario's, the rest is a stand-in that no decision reads.
+pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
+    let config = merged(given)?;
+    let count = |key: &str| {
+        let value = config.get(key).and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok());
+        value.ok_or_else(|| SetupError::model(format!("{key} is not a count")))
+    };
+    let (architecture, has_window) = match config.get("model_type").and_then(Value::as_str).unwrap_or_default() {
+        "gpt_oss" => ("GptOssForCausalLM", true),
+        "llama" => ("LlamaForCausalLM", false),
+        "qwen3" => ("Qwen3ForCausalLM", false),
+        "qwen3_moe" => ("Qwen3MoeForCausalLM", false),
+        other => return Err(SetupError::model(format!("model_type {other:?} has no transcription of its layers"))),
+    };
+    let window = if has_window { Some(count("sliding_window")?) } else { None };
+    let (query_heads, kv_heads, head_dim) = (count("num_attention_heads")?, count("num_key_value_heads")?, count("head_dim")?);
+    let block = |window| LayerBlock {
+        attention: Attention::GroupedQuery(GroupedQueryAttention {
+            query_heads,
+            kv_heads,
+            head_dim,
+            window,
+            sinks: has_window,
+            qk_norm: false,
+            qkv_bias: false,
+            output_bias: false,
+            qkv_format: PLAIN,
+            output_format: PLAIN,
+        }),
+        feed_forward: FeedForward::Dense(DenseFeedForward {
+            intermediate_size: 128,
+            gated: true,
+            bias: false,
+            up_format: PLAIN,
+            down_format: PLAIN,
+        }),
+        norms: 2,
+    };
+    let kind = |index: u32| if has_window && index.is_multiple_of(2) { "window" } else { "full" };
+    let run = |index| StackRun { cycle: vec![kind(index).to_owned()], times: 1 };
+    let mut blocks = IndexMap::from([("full".to_owned(), block(None))]);
+    if has_window {
+        blocks.insert("window".to_owned(), block(window));
+    }
+    Ok(ModelGraph {
+        name: "scenario".to_owned(),
+        aliases: Vec::new(),
+        architecture: architecture.to_owned(),
+        derived_from: Derivation { source: "a scenario".to_owned(), files: IndexMap::new(), inferred: Vec::new() },
+        dtype: FormatName::Bf16,
+        hidden_size: u64::from(count("hidden_size")?),
+        vocab_size: u64::from(count("vocab_size")?),
+        max_position_embeddings: u64::from(count("max_position_embeddings")?),
+        tied_embeddings: false,
+        output_projection: PLAIN,
+        kv_format: None,
+        quantisation: None,
+        blocks,
+        stack: (0..count("num_hidden_layers")?).map(run).collect(),
+        parameters: ParameterCount { total: 1, active: 1, active_leaves_out: Vec::new(), published: None },
+    })
 }
 
-impl TraceModel {
-    pub(super) fn read(given: &Value) -> Result<Self, SetupError> {
-        let config = merged(given)?;
-        let count = |key: &str| config.get(key).and_then(Value::as_u64).ok_or_else(|| SetupError::model(format!("{key} is not a count")));
-        let model_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        let has_window = match model_type {
-            "gpt_oss" => true,
-            "llama" | "qwen3" | "qwen3_moe" => false,
-            other => return Err(SetupError::model(format!("model_type {other:?} has no transcription of its layers"))),
-        };
-        let module = if has_window { "attn" } else { "self_attn" };
-        let bytes_per_token = 2 * count("num_key_value_heads")? * count("head_dim")? * ELEMENT_BYTES;
-        let mut layers = Vec::new();
-        for index in 0..count("num_hidden_layers")? {
-            let attention = if has_window && index % 2 == 0 {
-                let window =
-                    u32::try_from(count("sliding_window")?).map_err(|_| SetupError::model("sliding_window is too large".to_owned()))?;
-                Attention::SlidingWindow { window }
-            } else {
-                Attention::Full
-            };
-            layers.push(LayerKv { name: format!("model.layers.{index}.{module}.attn"), attention, bytes_per_token });
+/// The name upstream gives the attention of a layer.
+pub(super) fn layer_name(graph: &ModelGraph, index: usize) -> String {
+    let module = if graph.architecture == "GptOssForCausalLM" { "attn" } else { "self_attn" };
+    format!("model.layers.{index}.{module}.attn")
+}
+
+/// The accelerator: one of the oracle's stand-ins (`oracle/world.py`), or the properties stated.
+pub(super) fn chip(given: &Value) -> Result<Chip, SetupError> {
+    let (name, capability, memory, multiprocessors) = match given {
+        Value::String(short) => match short.as_str() {
+            "a100" => ("NVIDIA A100-SXM4-80GB", (8, 0), 81_920 << 20, 108),
+            "h100" => ("NVIDIA H100 80GB HBM3", (9, 0), 81_559 << 20, 132),
+            "h200" => ("NVIDIA H200", (9, 0), 143_771 << 20, 132),
+            "b200" => ("NVIDIA B200", (10, 0), 183_359 << 20, 148),
+            other => return Err(SetupError::gpu(format!("unknown name {other:?}; known are a100, h100, h200, b200"))),
+        },
+        Value::Object(properties) => {
+            let number = |value: Option<&Value>| value.and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok());
+            let pair = properties.get("capability").and_then(Value::as_array);
+            let part = |index: usize| number(pair.and_then(|pair| pair.get(index)));
+            let read = (
+                properties.get("name").and_then(Value::as_str),
+                part(0).zip(part(1)),
+                properties.get("memory_bytes").and_then(Value::as_u64),
+                number(properties.get("sms")),
+            );
+            match read {
+                (Some(name), Some(capability), Some(memory), Some(sms)) => (name, capability, memory, sms),
+                _ => return Err(SetupError::gpu("expected name, capability, memory_bytes and sms".to_owned())),
+            }
         }
-        Ok(Self { layers })
-    }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            return Err(SetupError::gpu("expected a short name or a map".to_owned()));
+        }
+    };
+    Ok(Chip {
+        name: name.to_lowercase(),
+        device_name: cited(name.to_owned()),
+        compute_capability: cited(capability),
+        multiprocessors: cited(multiprocessors),
+        memory: cited(BytesPerRank::new(memory)),
+        reported_memory: cited(BytesPerRank::new(memory)),
+        memory_bandwidth: cited(BytesPerSecond::new(0.0)),
+        l2_cache: cited(BytesPerRank::ZERO),
+        peak: IndexMap::new(),
+        gpus_per_node: cited(GPUS),
+        gpus_per_domain: cited(GPUS),
+        link_bandwidth: cited(BytesPerSecond::new(0.0)),
+        host_bandwidth: cited(BytesPerSecond::new(0.0)),
+    })
+}
+
+/// Accelerators of the oracle's machine.
+pub(super) const GPUS: u32 = 8;
+
+fn cited<T>(value: T) -> Cited<T> {
+    Cited { value, kind: CitationKind::Published, source: "the scenario".to_owned() }
 }
 
 /// The preset's keys under the given ones.
@@ -59,22 +152,26 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
     };
     let mut config = match preset.as_deref() {
         None => Map::new(),
-        Some("tiny-llama") => tiny("llama", 2, None),
-        Some("tiny-gptoss") => tiny("gpt_oss", 4, Some(128)),
+        Some("tiny-llama") => tiny("llama", 2),
+        Some("tiny-gptoss") => tiny("gpt_oss", 4),
         Some(other) => return Err(SetupError::model(format!("unknown preset {other:?}; known are tiny-llama, tiny-gptoss"))),
     };
     config.extend(keys);
     Ok(config)
 }
 
-fn tiny(model_type: &str, layers: u32, window: Option<u32>) -> Map<String, Value> {
-    let mut config = Map::new();
+fn tiny(model_type: &str, layers: u32) -> Map<String, Value> {
+    let counts = [
+        ("num_hidden_layers", layers),
+        ("hidden_size", 64),
+        ("num_attention_heads", 4),
+        ("num_key_value_heads", 2),
+        ("head_dim", 64),
+        ("vocab_size", 1 << 30),
+        ("max_position_embeddings", 4096),
+        ("sliding_window", 128),
+    ];
+    let mut config: Map<String, Value> = counts.into_iter().map(|(key, count)| (key.to_owned(), count.into())).collect();
     config.insert("model_type".to_owned(), model_type.into());
-    config.insert("num_hidden_layers".to_owned(), layers.into());
-    config.insert("num_key_value_heads".to_owned(), 2.into());
-    config.insert("head_dim".to_owned(), 64.into());
-    if let Some(window) = window {
-        config.insert("sliding_window".to_owned(), window.into());
-    }
     config
 }

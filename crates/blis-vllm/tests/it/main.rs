@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use blis_vllm::trace::run;
 use blis_vllm::trace::scenario::Scenario;
-use blis_vllm::trace::{Header, run};
 use flate2::read::GzDecoder;
 
 /// The corpus holds at least so many traces; fewer would mean that it was not found.
@@ -17,7 +17,8 @@ fn oracle() -> PathBuf {
 
 fn recorded(path: &Path) -> Vec<String> {
     let mut text = String::new();
-    GzDecoder::new(File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    let file = File::open(path).expect("each scenario has a trace");
+    GzDecoder::new(file).read_to_string(&mut text).expect("a trace is compressed text");
     text.lines().map(str::to_owned).collect()
 }
 
@@ -38,8 +39,7 @@ fn every_recorded_trace_is_reproduced_field_by_field() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let scenario = Scenario::parse(name, &fs::read(path).unwrap()).unwrap();
         let expected = recorded(&oracle().join("traces").join(format!("{name}.jsonl.gz")));
-        let header: Header = serde_json::from_str(&expected[0]).unwrap();
-        let found = run(&scenario, &header, &mut |engine| engine.check_invariants());
+        let found = run(&scenario, &mut |engine| engine.check_invariants());
         match found {
             Ok(found) => failures.extend(difference(&expected, &found).map(|text| format!("{name}: {text}"))),
             Err(error) => failures.push(format!("{name}: {error}")),

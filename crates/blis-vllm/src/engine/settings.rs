@@ -1,0 +1,98 @@
+//! From the resolved configuration to what the engine core runs on.
+
+use blis_contracts::model::{Attention as GraphAttention, ModelGraph};
+
+use crate::config::{KvCacheDtype, Resolved, SchedulingPolicy, Setting};
+use crate::cudagraph::CudaGraphs;
+use crate::kv::group::Attention;
+use crate::kv_sizing::{LayerKv, SizingInput};
+use crate::sched::queue::Policy;
+use crate::sched::scheduler::SchedulerConfig;
+
+/// Bytes of one element of an unquantised KV cache: both activation types have 16 bits.
+const UNQUANTISED_BYTES: u64 = 2;
+
+/// A setting is beyond what the engine core counts with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {value} is too large; expected at most {}", setting.key(), u32::MAX - 1)]
+pub struct SettingTooLarge {
+    /// Which.
+    pub setting: Setting,
+    /// Its value.
+    pub value: u64,
+}
+
+/// The scheduler's settings. `max_model_len` is the one the KV sizing settled on.
+pub fn scheduler_config(resolved: &Resolved, max_model_len: u32) -> Result<SchedulerConfig, SettingTooLarge> {
+    let settings = &resolved.scheduler;
+    Ok(SchedulerConfig {
+        max_model_len,
+        max_num_batched_tokens: narrow(Setting::MaxNumBatchedTokens, settings.max_num_batched_tokens)?,
+        max_num_scheduled_tokens: narrow(Setting::MaxNumScheduledTokens, settings.max_num_scheduled_tokens)?,
+        max_num_active_seqs: narrow(Setting::MaxNumActiveSeqs, settings.max_num_active_seqs)?,
+        enable_chunked_prefill: settings.enable_chunked_prefill,
+        long_prefill_token_threshold: narrow(Setting::LongPrefillTokenThreshold, settings.long_prefill_token_threshold)?,
+        long_prefill_token_threshold_adaptive: settings.long_prefill_token_threshold_adaptive,
+        scheduler_reserve_full_isl: settings.scheduler_reserve_full_isl,
+        policy: match settings.policy {
+            SchedulingPolicy::Fcfs => Policy::Fcfs,
+            SchedulingPolicy::Priority => Policy::Priority,
+        },
+        async_scheduling: settings.async_scheduling,
+        max_concurrent_batches: settings.max_concurrent_batches,
+    })
+}
+
+/// What the KV sizing starts from, given the bytes the profiler leaves for KV.
+pub fn sizing_input(resolved: &Resolved, layers: Vec<LayerKv>, available_bytes: u64) -> Result<SizingInput, SettingTooLarge> {
+    let (cache, scheduler) = (&resolved.cache, &resolved.scheduler);
+    let optional = |setting, value: Option<u64>| value.map(|value| narrow(setting, value)).transpose();
+    Ok(SizingInput {
+        layers,
+        block_size: cache.block_size,
+        max_model_len: narrow(Setting::MaxModelLen, cache.max_model_len)?,
+        max_model_len_fits_memory: cache.max_model_len_fits_memory,
+        max_in_flight_tokens: narrow(Setting::MaxNumBatchedTokens, scheduler.max_in_flight_tokens())?,
+        disable_hybrid_kv_cache_manager: cache.disable_hybrid_kv_cache_manager,
+        available_bytes: cache.kv_cache_memory_bytes.unwrap_or(available_bytes),
+        num_gpu_blocks_override: optional(Setting::NumGpuBlocksOverride, cache.num_gpu_blocks_override)?,
+        prefix_cache_retention_interval: optional(Setting::PrefixCacheRetentionInterval, cache.prefix_cache_retention_interval)?,
+        watermark: scheduler.watermark,
+        enable_prefix_caching: cache.enable_prefix_caching,
+    })
+}
+
+/// The captured graphs.
+pub fn cuda_graphs(resolved: &Resolved) -> Result<CudaGraphs, SettingTooLarge> {
+    let compilation = &resolved.compilation;
+    let sizes: Result<Vec<u32>, _> =
+        compilation.cudagraph_capture_sizes.iter().map(|size| narrow(Setting::CudagraphCaptureSizes, *size)).collect();
+    let max_num_seqs = narrow(Setting::MaxNumSeqs, resolved.scheduler.max_num_seqs)?;
+    Ok(CudaGraphs::new(compilation.cudagraph_mode, &sizes?, max_num_seqs))
+}
+
+/// The KV cache of each layer on one rank.
+///
+/// upstream: vllm `config/model.py::ModelConfig.get_num_kv_heads`, `v1/kv_cache_interface.py::AttentionSpec`
+pub fn kv_layers(graph: &ModelGraph, resolved: &Resolved) -> Vec<LayerKv> {
+    let element_bytes = match resolved.cache.kv_cache_dtype {
+        KvCacheDtype::Auto | KvCacheDtype::Bfloat16 => UNQUANTISED_BYTES,
+        KvCacheDtype::Fp8 | KvCacheDtype::Fp8E4m3 => 1,
+    };
+    let layer = |(index, name): (usize, &str)| {
+        let GraphAttention::GroupedQuery(attention) = &graph.blocks[name].attention;
+        // Heads are repeated where there are more ranks than heads.
+        let heads = (attention.kv_heads / resolved.tensor_parallel_size).max(1);
+        LayerKv {
+            name: format!("{name} {index}"),
+            attention: attention.window.map_or(Attention::Full, |window| Attention::SlidingWindow { window }),
+            bytes_per_token: 2 * u64::from(heads) * u64::from(attention.head_dim) * element_bytes,
+        }
+    };
+    graph.layer_names().enumerate().map(layer).collect()
+}
+
+fn narrow(setting: Setting, value: u64) -> Result<u32, SettingTooLarge> {
+    // One below the greatest number stays free: sizes are compared with "one more".
+    u32::try_from(value).ok().filter(|value| *value < u32::MAX).ok_or(SettingTooLarge { setting, value })
+}
