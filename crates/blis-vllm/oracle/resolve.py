@@ -130,8 +130,9 @@ def main() -> int:
                     rows.append(key | resolve_apart(options.configs / f"{model}_config.json", gpu, context))
                 except RuntimeError as error:
                     failed.append(str(error))
-    document = {"kv_bytes": KV_BYTES, "gpus": {name: world.GPUS[name] for name in GPUS}, "rows": rows}
-    options.out.write_text(json.dumps(document, indent=1) + "\n")
+    body = ",\n".join(json.dumps(row) for row in rows)
+    gpus = json.dumps({name: world.GPUS[name] for name in GPUS})
+    options.out.write_text(f'{{"kv_bytes": {KV_BYTES}, "gpus": {gpus}, "rows": [\n{body}\n]}}\n')
     print(f"{len(rows)} combinations resolved")
     for line in failed:
         print(line, file=sys.stderr)
