@@ -35,20 +35,43 @@ pub(crate) struct PrefillClass {
     pub(crate) tally: Tally,
 }
 
-/// Time priced so far, in microseconds, apart by whether the call lay within the fitted range.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// Calls priced so far, apart by whether they lay within the fitted range.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Tally {
-    pub(crate) inside: f64,
-    pub(crate) outside: f64,
+    pub(crate) inside: Part,
+    pub(crate) outside: Part,
+}
+
+/// Calls priced so far on one side of the fitted range.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) microseconds: f64,
+    pub(crate) steps: u64,
+    /// The inputs of the last call, by which the whole is judged.
+    pub(crate) last: Inputs,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { microseconds: 0.0, steps: 0, last: Inputs::NONE }
+    }
+}
+
+/// The price of all calls of a class in one step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Priced {
+    pub(crate) microseconds: f64,
+    pub(crate) extrapolated: bool,
+    /// The inputs of the call; of its longest row for prefill.
+    pub(crate) inputs: Inputs,
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, microseconds: f64, extrapolated: bool) {
-        if extrapolated {
-            self.outside += microseconds;
-        } else {
-            self.inside += microseconds;
-        }
+    fn add(&mut self, priced: &Priced) {
+        let part = if priced.extrapolated { &mut self.outside } else { &mut self.inside };
+        part.microseconds += priced.microseconds;
+        part.steps += 1;
+        part.last = priced.inputs;
     }
 }
 
@@ -79,15 +102,15 @@ impl Attention {
     pub(crate) fn price(&mut self, step: &RankStep) -> f64 {
         let mut total = 0.0;
         for class in &mut self.decode {
-            if let Some((microseconds, inputs)) = class.microseconds(step) {
-                total += microseconds;
-                class.tally.add(microseconds, class.operation.term.extrapolates(&inputs));
+            if let Some(priced) = class.price(step) {
+                total += priced.microseconds;
+                class.tally.add(&priced);
             }
         }
         for class in &mut self.prefill {
-            if let Some((microseconds, extrapolated)) = class.microseconds(step) {
-                total += microseconds;
-                class.tally.add(microseconds, extrapolated);
+            if let Some(priced) = class.price(step) {
+                total += priced.microseconds;
+                class.tally.add(&priced);
             }
         }
         total
@@ -99,8 +122,8 @@ impl DecodeClass {
         self.shared && !step.prefill.is_empty()
     }
 
-    /// Microseconds of all calls of the class, with their inputs; none where the step has no decode request.
-    pub(crate) fn microseconds(&self, step: &RankStep) -> Option<(f64, Inputs)> {
+    /// All calls of the class; none where the step has no decode request.
+    pub(crate) fn price(&self, step: &RankStep) -> Option<Priced> {
         if step.decode.is_empty() {
             return None;
         }
@@ -112,19 +135,21 @@ impl DecodeClass {
             .with(Input::Requests, step.decode.len() as f64)
             .with(Input::Context, visible as f64)
             .with(Input::Windowed, if cut { 1.0 } else { 0.0 });
-        let Parts { latency, body } = self.operation.term.form.parts(&inputs);
+        let Parts { latency, body } = self.operation.term.form().parts(&inputs);
         let call = if self.merges(step) { body } else { latency + body };
-        Some((f64::from(self.operation.count) * call, inputs))
+        let extrapolated = self.operation.term.extrapolates(&inputs);
+        Some(Priced { microseconds: f64::from(self.operation.count) * call, extrapolated, inputs })
     }
 }
 
 impl PrefillClass {
-    /// Microseconds of all calls of the class, and whether any row lay outside the fitted range; none without prefill rows.
-    pub(crate) fn microseconds(&self, step: &RankStep) -> Option<(f64, bool)> {
-        let first = *step.prefill.first()?;
-        let Form::AttentionPrefill(form) = &self.operation.term.form else {
+    /// All calls of the class; none where the step has no prefill row.
+    pub(crate) fn price(&self, step: &RankStep) -> Option<Priced> {
+        let longest = *step.prefill.iter().max_by_key(|row| row.query)?;
+        let inputs = self.row(longest);
+        let Form::AttentionPrefill(form) = self.operation.term.form() else {
             // An entry that is not charged.
-            return Some((0.0, false));
+            return Some(Priced { microseconds: 0.0, extrapolated: false, inputs });
         };
         let mut rows = Rows::NONE;
         let mut extrapolated = false;
@@ -133,8 +158,8 @@ impl PrefillClass {
             form.add(&inputs, &mut rows);
             extrapolated |= self.operation.term.extrapolates(&inputs);
         }
-        let call = form.finish(&self.row(first), rows).total();
-        Some((f64::from(self.operation.count) * call, extrapolated))
+        let call = form.finish(&inputs, rows).total();
+        Some(Priced { microseconds: f64::from(self.operation.count) * call, extrapolated, inputs })
     }
 
     fn row(&self, row: PrefillRow) -> Inputs {

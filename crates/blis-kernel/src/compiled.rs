@@ -36,7 +36,8 @@ pub(crate) struct Counts {
     pub(crate) steps: u64,
     /// Time the accelerator waited for launches.
     pub(crate) starved: f64,
-    pub(crate) launch: [f64; 3],
+    /// Time before the first kernel and passes, by way to launch.
+    pub(crate) launch: [(f64, u64); 3],
     pub(crate) schedule: f64,
     pub(crate) prepare: f64,
     pub(crate) update: f64,
@@ -59,7 +60,8 @@ impl CompiledPlan {
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let host = self.host.price(rank);
             self.counts.starved += (dispatch.rest - kernels).max(0.0);
-            self.counts.launch[rank.launch as usize] += dispatch.first;
+            let launch = &mut self.counts.launch[rank.launch as usize];
+            *launch = (launch.0 + dispatch.first, launch.1 + 1);
             self.counts.schedule += host.schedule;
             self.counts.prepare += host.prepare;
             self.counts.update += host.update;

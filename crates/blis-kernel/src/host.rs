@@ -30,7 +30,7 @@ pub(crate) struct HostTime {
 
 impl HostTerms {
     pub(crate) fn new(host: &HostPlan, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
-        let find = |subject| Term::find(coefficients, &Query::of(subject));
+        let find = |subject| Term::find(coefficients, &Query::of(subject), &Inputs::NONE);
         Ok(Self {
             schedule: find(Subject::HostSchedule)?,
             prepare: find(Subject::HostPrepare)?,
@@ -45,11 +45,7 @@ impl HostTerms {
             .with(Input::Requests, step.requests() as f64)
             .with(Input::Tokens, step.tokens() as f64)
             .with(Input::Operations, self.workers);
-        HostTime {
-            schedule: self.schedule.form.price(&inputs),
-            prepare: self.prepare.form.price(&inputs),
-            update: self.update.form.price(&inputs),
-        }
+        HostTime { schedule: self.schedule.price(&inputs), prepare: self.prepare.price(&inputs), update: self.update.price(&inputs) }
     }
 }
 
@@ -71,10 +67,10 @@ pub struct FrontEndPrice {
 impl FrontEndPrice {
     /// Prices a plan's front end. A token costs the same to make from text as to turn into text.
     pub(crate) fn of(plan: &FrontEndPlan, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
-        let term = Term::find(coefficients, &Query::of(Subject::HostFrontend))?;
+        let term = Term::find(coefficients, &Query::of(Subject::HostFrontend), &Inputs::NONE)?;
         let nothing = Inputs::NONE.with(Input::Requests, 0.0).with(Input::Tokens, 0.0).with(Input::Operations, 0.0);
-        let base = term.form.price(&nothing);
-        let per = |input| (term.form.price(&nothing.with(input, 1.0)) - base) * 1e3;
+        let base = term.price(&nothing);
+        let per = |input| (term.price(&nothing.with(input, 1.0)) - base) * 1e3;
         let per_token = per(Input::Tokens);
         Ok(Self {
             per_request_ns: per(Input::Operations),

@@ -34,7 +34,7 @@ pub(crate) struct Dispatch {
 
 impl Launches {
     pub(crate) fn new(graphs: &GraphPolicy, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
-        let find = |subject| Term::find(coefficients, &Query::of(subject));
+        let find = |subject| Term::find(coefficients, &Query::of(subject), &Inputs::NONE);
         Ok(Self {
             full: find(Subject::GraphFull)?,
             piecewise: find(Subject::GraphPiecewise)?,
@@ -47,7 +47,7 @@ impl Launches {
     /// Host time of one pass that makes `attention_calls` attention calls and serves `requests` requests and `tokens` tokens.
     pub(crate) fn dispatch(&self, launch: Launch, attention_calls: u32, requests: f64, tokens: f64) -> Dispatch {
         let batch = Inputs::NONE.with(Input::Requests, requests).with(Input::Tokens, tokens);
-        let host = |term: &Term, operations: f64| term.form.price(&batch.with(Input::Operations, operations));
+        let host = |term: &Term, operations: f64| term.price(&batch.with(Input::Operations, operations));
         let (total, launches) = match launch {
             Launch::Full => return Dispatch { first: host(&self.full, self.kernels), rest: 0.0 },
             Launch::Piecewise => {

@@ -27,7 +27,7 @@ pub(crate) fn breakdown(plan: &PoolPlan, coefficients: &ChipCoefficients) -> Res
     let group = (plan.layout.ranks() > 1).then_some(plan.layout.tensor);
     let coefficient = |subject| -> Result<BytesPerRank, CompileError> {
         let query = Query { subject, kernel: None, format: None, group };
-        Ok(whole_bytes(Term::find(coefficients, &query)?.form.price(&inputs)))
+        Ok(whole_bytes(Term::find(coefficients, &query, &Inputs::NONE)?.price(&inputs)))
     };
     let live = profiled.map_or(0, |rank| plan.layers.iter().map(|layer| live_bytes(layer, rank)).max().unwrap_or(0));
     Ok(MemoryBreakdown {

@@ -42,14 +42,15 @@ impl Operation {
             | PrimitiveShape::Sampling { .. } => None,
         };
         let query = Query { subject: layer.primitive.into(), kernel: Some(&layer.kernel), format: format.as_deref(), group };
+        let fixed = fixed_inputs(&layer.shape, figures)?;
         Ok(Self {
-            term: Term::find(coefficients, &query)?,
+            term: Term::find(coefficients, &query, &fixed)?,
             kernel: layer.kernel.clone(),
             count,
             shape: layer.shape,
             runs_for: layer.runs_for,
             balance,
-            fixed: fixed_inputs(&layer.shape, figures)?,
+            fixed,
         })
     }
 
@@ -78,7 +79,7 @@ impl Operation {
 
     /// Microseconds of all its calls over `rows` rows.
     pub(crate) fn microseconds(&self, rows: f64) -> f64 {
-        f64::from(self.count) * self.term.form.price(&self.inputs(rows))
+        f64::from(self.count) * self.term.price(&self.inputs(rows))
     }
 }
 
@@ -127,24 +128,9 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
 
 /// Bytes a matrix multiplication moves for each element of its input.
 ///
-/// Kernels that quantise their own input read 16 bits, write the quantised element with its scale and read it again; a kernel
-/// whose input another operation quantised reads it once.
+/// A kernel whose input another operation quantised reads it once. Kernels of the block format quantise their own: they read 16
+/// bits, write the quantised element with its share of a 32-bit scale per 128 elements of a row, and read it again.
 fn input_bytes(format: MatmulFormat) -> f64 {
     let element = format.activations.parts().bits_per_element() / 8.0;
-    match (format.weights, format.activations) {
-        // One 32-bit scale per 128 elements of a row.
-        (FormatName::Fp8Block, FormatName::Fp8) => 2.0 + 2.0 * (element + 4.0 / 128.0),
-        (_, FormatName::Nvfp4 | FormatName::Mxfp4 | FormatName::Mxfp8) => 2.0 + 2.0 * element,
-        (
-            _,
-            FormatName::Fp32
-            | FormatName::Bf16
-            | FormatName::Fp16
-            | FormatName::Fp8
-            | FormatName::Fp8Block
-            | FormatName::Int4Group32
-            | FormatName::Int4Group128
-            | FormatName::Int8,
-        ) => element,
-    }
+    if format.weights == FormatName::Fp8Block { 2.0 + 2.0 * (element + 4.0 / 128.0) } else { element }
 }

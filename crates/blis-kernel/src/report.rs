@@ -1,13 +1,17 @@
 //! What prices were made of: one step's lines, and a run's time by primitive and by rank of trust.
 //!
 //! A run's totals are worked out once, from how often each cell was used; nothing is summed per step that a count can stand for.
+//! An entry used at many sizes is judged at the size that took most of its time, attention at its last call.
 
 use blis_contracts::provenance::Method;
 use blis_contracts::step::{Launch, StepShape};
-use blis_registry::vocabulary::Subject;
+use blis_registry::vocabulary::{Input, Subject};
 
+use crate::attention::{Part, Priced, Tally};
 use crate::compiled::{CompiledPlan, dispatch_of};
+use crate::inputs::Inputs;
 use crate::operation::Operation;
+use crate::table::Table;
 use crate::term::Term;
 
 /// One line of a price.
@@ -27,7 +31,7 @@ pub struct PriceLine {
     pub rank: Method,
     /// Whether the call lies outside the fitted range.
     pub extrapolated: bool,
-    /// Whether the entry's data leave a coefficient open.
+    /// Whether the entry's data leave the price open.
     pub unidentified: bool,
     /// Calls.
     pub count: u64,
@@ -40,7 +44,7 @@ pub struct PriceLine {
 pub struct PriceTotals {
     /// Steps priced.
     pub steps: u64,
-    /// One line for each entry used, apart by whether it was used outside its fitted range.
+    /// One line for each entry and class of work, apart by whether it lay outside its fitted range.
     pub lines: Vec<PriceLine>,
 }
 
@@ -78,18 +82,13 @@ impl CompiledPlan {
         let mut lines = Vec::new();
         for rank in &step.ranks {
             for (table, rows) in [(&stage.tokens, rank.padded_tokens), (&stage.sampled, rank.sampled)] {
-                lines.extend(table.over(rows).filter(|_| rows > 0).map(|operation| over_rows(operation, rows, 1)));
+                let run = table.over(rows).filter(|_| rows > 0);
+                lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
             }
-            for class in &stage.attention.decode {
-                if let Some((us, inputs)) = class.microseconds(rank) {
-                    let extrapolated = class.operation.term.extrapolates(&inputs);
-                    lines.push(of_operation(&class.operation, us, extrapolated, 1));
-                }
-            }
-            for class in &stage.attention.prefill {
-                if let Some((us, extrapolated)) = class.microseconds(rank) {
-                    lines.push(of_operation(&class.operation, us, extrapolated, 1));
-                }
+            let decode = stage.attention.decode.iter().map(|class| (&class.operation, class.price(rank)));
+            let prefill = stage.attention.prefill.iter().map(|class| (&class.operation, class.price(rank)));
+            for (operation, priced) in decode.chain(prefill) {
+                lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
             }
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             lines.push(of_host(self.launch_term(rank.launch), dispatch.first + dispatch.rest, 1));
@@ -103,30 +102,28 @@ impl CompiledPlan {
 
     /// The time of every step priced so far.
     pub fn totals(&self) -> PriceTotals {
-        let mut totals = PriceTotals { steps: self.counts.steps, lines: Vec::new() };
+        let mut lines = Vec::new();
         for stage in &self.stages {
             for table in [&stage.tokens, &stage.sampled] {
-                for (rows, uses) in table.uses().filter(|&(rows, _)| rows > 0) {
-                    table.over(rows).for_each(|operation| totals.add(over_rows(operation, rows, uses)));
-                }
+                lines.extend(of_table(table));
             }
-            let decode = stage.attention.decode.iter().map(|class| (&class.operation, class.tally));
-            let prefill = stage.attention.prefill.iter().map(|class| (&class.operation, class.tally));
-            for (operation, tally) in decode.chain(prefill) {
-                for (us, extrapolated) in [(tally.inside, false), (tally.outside, true)] {
-                    if us > 0.0 {
-                        totals.add(of_operation(operation, us, extrapolated, 1));
-                    }
-                }
-            }
+            let decode = stage.attention.decode.iter().map(|class| (&class.operation, &class.tally));
+            let prefill = stage.attention.prefill.iter().map(|class| (&class.operation, &class.tally));
+            lines.extend(decode.chain(prefill).flat_map(|(operation, tally)| of_tally(operation, tally)));
         }
+        let counts = &self.counts;
         for launch in Launch::ALL {
-            totals.add(of_host(self.launch_term(launch), self.counts.launch[launch as usize], self.counts.steps));
+            let (us, times) = counts.launch[launch as usize];
+            if times > 0 {
+                lines.push(of_host(self.launch_term(launch), us, times));
+            }
         }
-        totals.add(of_host(&self.host.schedule, self.counts.schedule, self.counts.steps));
-        totals.add(of_host(&self.host.prepare, self.counts.prepare, self.counts.steps));
-        totals.add(of_host(&self.host.update, self.counts.update, self.counts.steps));
-        totals
+        if counts.steps > 0 {
+            lines.push(of_host(&self.host.schedule, counts.schedule, counts.steps));
+            lines.push(of_host(&self.host.prepare, counts.prepare, counts.steps));
+            lines.push(of_host(&self.host.update, counts.update, counts.steps));
+        }
+        PriceTotals { steps: counts.steps, lines }
     }
 
     /// Time the accelerator waited for launches, over all steps, in nanoseconds.
@@ -143,51 +140,82 @@ impl CompiledPlan {
     }
 }
 
-impl PriceTotals {
-    fn add(&mut self, line: PriceLine) {
-        let same = |other: &&mut PriceLine| {
-            other.primitive == line.primitive
-                && other.entry == line.entry
-                && other.kernel == line.kernel
-                && other.extrapolated == line.extrapolated
-        };
-        match self.lines.iter_mut().find(same) {
-            Some(other) => {
-                other.ns += line.ns;
-                other.count += line.count;
-            }
-            None => self.lines.push(line),
+fn of_table(table: &Table) -> impl Iterator<Item = PriceLine> {
+    let ran = |operation: &Operation, rows| rows > 0 && operation.runs_for.contains(rows);
+    table.operations().iter().flat_map(move |operation| of_rows(operation, table.uses().filter(move |&(rows, _)| ran(operation, rows))))
+}
+
+/// The lines of one class of work over several numbers of rows: within the fitted range, and outside it.
+fn of_rows(operation: &Operation, uses: impl IntoIterator<Item = (u32, u64)>) -> impl Iterator<Item = PriceLine> {
+    let (mut inside, mut outside) = (Dominant::default(), Dominant::default());
+    for (rows, times) in uses {
+        let inputs = operation.inputs(f64::from(rows));
+        let us = f64::from(operation.count) * operation.term.price(&inputs) * times as f64;
+        let side = if operation.term.extrapolates(&inputs) { &mut outside } else { &mut inside };
+        side.add(us, times, &inputs);
+    }
+    let line = |side: Dominant, extrapolated| {
+        let priced = Priced { microseconds: side.part.microseconds, extrapolated, inputs: side.part.last };
+        (side.part.steps > 0).then(|| of_operation(operation, &priced, side.part.steps))
+    };
+    [line(inside, false), line(outside, true)].into_iter().flatten()
+}
+
+/// A sum that remembers its largest summand.
+#[derive(Default)]
+struct Dominant {
+    part: Part,
+    largest: f64,
+}
+
+impl Dominant {
+    fn add(&mut self, us: f64, times: u64, inputs: &Inputs) {
+        self.part.microseconds += us;
+        self.part.steps += times;
+        if us > self.largest {
+            self.largest = us;
+            self.part.last = *inputs;
         }
     }
 }
 
-fn over_rows(operation: &Operation, rows: u32, uses: u64) -> PriceLine {
-    let rows = f64::from(rows);
-    let extrapolated = operation.term.extrapolates(&operation.inputs(rows));
-    let mut line = of_operation(operation, operation.microseconds(rows) * uses as f64, extrapolated, uses);
-    line.count = u64::from(operation.count) * uses;
-    line
+fn of_tally(operation: &Operation, tally: &Tally) -> impl Iterator<Item = PriceLine> {
+    [(&tally.inside, false), (&tally.outside, true)].into_iter().filter(|(part, _)| part.steps > 0).map(|(part, extrapolated)| {
+        let priced = Priced { microseconds: part.microseconds, extrapolated, inputs: part.last };
+        of_operation(operation, &priced, part.steps)
+    })
 }
 
-fn of_operation(operation: &Operation, us: f64, extrapolated: bool, uses: u64) -> PriceLine {
+fn of_operation(operation: &Operation, priced: &Priced, times: u64) -> PriceLine {
     let kernel = format!("{}/{}", operation.kernel.library, operation.kernel.variant);
-    line(&operation.term, Some(kernel), us, extrapolated, u64::from(operation.count) * uses)
-}
-
-fn of_host(term: &Term, us: f64, count: u64) -> PriceLine {
-    line(term, None, us, false, count)
-}
-
-fn line(term: &Term, kernel: Option<String>, us: f64, extrapolated: bool, count: u64) -> PriceLine {
+    let unidentified = operation.term.unidentified(&priced.inputs);
+    let line = line(&operation.term, priced.microseconds, u64::from(operation.count) * times);
     PriceLine {
-        primitive: term.subject,
-        kernel,
-        entry: term.entry.clone(),
-        displaced: term.displaced.clone(),
-        method: term.method,
-        rank: term.effective(extrapolated),
-        extrapolated,
-        unidentified: term.unidentified,
+        kernel: Some(kernel),
+        extrapolated: priced.extrapolated,
+        unidentified,
+        rank: operation.term.rank(priced.extrapolated, unidentified),
+        ..line
+    }
+}
+
+/// A line of the host: one request, one token and one operation stand for its mix.
+fn of_host(term: &Term, us: f64, count: u64) -> PriceLine {
+    let one = Inputs::NONE.with(Input::Requests, 1.0).with(Input::Tokens, 1.0).with(Input::Operations, 1.0);
+    let unidentified = term.unidentified(&one);
+    PriceLine { unidentified, rank: term.rank(false, unidentified), ..line(term, us, count) }
+}
+
+fn line(term: &Term, us: f64, count: u64) -> PriceLine {
+    PriceLine {
+        primitive: term.subject(),
+        kernel: None,
+        entry: term.entry().to_owned(),
+        displaced: term.displaced().to_vec(),
+        method: term.method(),
+        rank: term.method(),
+        extrapolated: false,
+        unidentified: false,
         count,
         ns: us * 1e3,
     }

@@ -33,6 +33,10 @@ impl Table {
         Self { operations, cells: Vec::new(), beyond: Vec::new() }
     }
 
+    pub(crate) fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
     /// The operations that run for `rows` rows.
     pub(crate) fn over(&self, rows: u32) -> impl Iterator<Item = &Operation> {
         self.operations.iter().filter(move |operation| operation.runs_for.contains(rows))

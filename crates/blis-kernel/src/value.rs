@@ -23,12 +23,13 @@ pub struct LogCurve {
 }
 
 impl Value {
-    /// Reads a coefficient of an entry whose form declares it.
+    /// Reads a coefficient of an entry whose form declares it. A curve over an input that is fixed for all calls is a constant.
     ///
     /// Panics where the entry lacks a coefficient its form requires; the registry's validators refuse such an entry.
-    pub fn read(entry: &Entry, name: &str) -> Self {
+    pub fn read(entry: &Entry, name: &str, fixed: &Inputs) -> Self {
         if let Some(curve) = entry.curves.get(name) {
-            return Self::Varying(LogCurve::new(curve));
+            let (curve, input) = (LogCurve::new(curve), fixed.get(curve.over));
+            return if input.is_nan() { Self::Varying(curve) } else { Self::Constant(curve.at(input)) };
         }
         if let Some(coefficient) = entry.coefficients.get(name) {
             return Self::Constant(coefficient.value);

@@ -183,15 +183,4 @@ impl Entry {
     pub fn scope(&self) -> (Subject, Option<&KernelScope>, Option<&str>, Option<u32>, Method) {
         (self.primitive, self.kernel.as_ref(), self.format.as_deref(), self.group, self.method)
     }
-
-    /// Whether the data leave some coefficient open: an interval wider than half its value (VAL-10 of the design).
-    pub fn unidentified(&self) -> bool {
-        let wide = |value: f64, (low, high): (f64, f64)| high - low > 0.5 * value.abs();
-        let constant = self.coefficients.values().any(|c| c.interval.is_some_and(|interval| wide(c.value, interval)));
-        let varying = self
-            .curves
-            .values()
-            .any(|curve| curve.points.iter().zip(&curve.intervals).any(|(&(_, value), &interval)| wide(value, interval)));
-        constant || varying
-    }
 }

@@ -94,7 +94,7 @@ impl FormName {
     /// The coefficients it reads.
     pub const fn coefficients(self) -> &'static [CoefficientSpec] {
         match self {
-            Self::Matmul => const { &[LATENCY, MEMORY_EFFICIENCY, COMPUTE_EFFICIENCY, SHARPNESS] },
+            Self::Matmul => const { &[LATENCY, MEMORY_EFFICIENCY, COMPUTE_EFFICIENCY, SHARPNESS, extra("depth_time", Unit::Microseconds)] },
             Self::AttentionDecode => {
                 const {
                     &[

@@ -21,24 +21,24 @@ pub struct AttentionDecode {
 }
 
 impl AttentionDecode {
-    pub(super) fn read(entry: &Entry) -> Self {
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
         Self {
-            latency: Value::read(entry, "latency"),
-            unit_time: Value::read(entry, "unit_time"),
-            memory_efficiency: Value::read(entry, "memory_efficiency"),
-            window_latency: Value::read(entry, "window_latency"),
-            window_unit_time: Value::read(entry, "window_unit_time"),
+            latency: Value::read(entry, "latency", fixed),
+            unit_time: Value::read(entry, "unit_time", fixed),
+            memory_efficiency: Value::read(entry, "memory_efficiency", fixed),
+            window_latency: Value::read(entry, "window_latency", fixed),
+            window_unit_time: Value::read(entry, "window_unit_time", fixed),
         }
     }
 
-    /// The inputs of a call with those that follow from others.
-    pub(super) fn complete(x: &Inputs) -> Inputs {
-        x.with(Input::MeanContext, (x.get(Input::Context) / x.get(Input::Requests)).max(1.0))
+    /// Tokens the mean request attends to.
+    pub(super) fn mean_context(x: &Inputs) -> f64 {
+        (x.get(Input::Context) / x.get(Input::Requests)).max(1.0)
     }
 
     /// One call, in its parts.
     pub fn parts(&self, x: &Inputs) -> Parts {
-        let x = &Self::complete(x);
+        let x = &x.with(Input::MeanContext, Self::mean_context(x));
         let windowed = x.get(Input::Windowed);
         let units = x.get(Input::Requests) * x.get(Input::KvHeads);
         let unit_time = self.unit_time.at(x) + windowed * self.window_unit_time.at(x);

@@ -40,16 +40,16 @@ impl Rows {
 }
 
 impl AttentionPrefill {
-    pub(super) fn read(entry: &Entry) -> Self {
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
         Self {
-            latency: Value::read(entry, "latency"),
-            tile_time: Value::read(entry, "tile_time"),
-            window_tile_time: Value::read(entry, "window_tile_time"),
-            key_time: Value::read(entry, "key_time"),
-            memory_efficiency: Value::read(entry, "memory_efficiency"),
-            compute_efficiency: Value::read(entry, "compute_efficiency"),
-            sharpness: Value::read(entry, "sharpness"),
-            packs_group: Value::read(entry, "packs_group"),
+            latency: Value::read(entry, "latency", fixed),
+            tile_time: Value::read(entry, "tile_time", fixed),
+            window_tile_time: Value::read(entry, "window_tile_time", fixed),
+            key_time: Value::read(entry, "key_time", fixed),
+            memory_efficiency: Value::read(entry, "memory_efficiency", fixed),
+            compute_efficiency: Value::read(entry, "compute_efficiency", fixed),
+            sharpness: Value::read(entry, "sharpness", fixed),
+            packs_group: Value::read(entry, "packs_group", fixed),
         }
     }
 
@@ -68,7 +68,7 @@ impl AttentionPrefill {
 
     /// The call that the rows make; `x` needs only what all rows share.
     pub fn finish(&self, x: &Inputs, rows: Rows) -> Parts {
-        Parts { latency: self.latency.at(x), body: blend(rows.work, rows.path, self.sharpness.at(x)) }
+        Parts { latency: self.latency.at(x), body: blend(self.sharpness.at(x), [rows.work, rows.path]) }
     }
 
     /// What one row asks of the whole accelerator.

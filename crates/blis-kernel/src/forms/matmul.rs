@@ -1,7 +1,8 @@
 //! A dense matrix multiplication: rows x depth times depth x columns.
 //!
-//! Memory traffic and arithmetic overlap (blended); the walk of one thread block along `depth`, its fill, its drain and, past some
-//! depth, the reduction of a split do not. Left out: tile quantisation over rows, which the efficiency curve averages.
+//! The body is the longest (blended) of moving the operands, multiplying them, and one thread block's walk along `depth`. What does
+//! not overlap with it is the latency: fill, drain, the reduction of a split depth. Left out: tile quantisation over rows, which the
+//! efficiency curve averages.
 
 use blis_registry::Entry;
 use blis_registry::vocabulary::Input;
@@ -14,18 +15,20 @@ use crate::value::Value;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matmul {
     latency: Value,
+    depth_time: Value,
     memory_efficiency: Value,
     compute_efficiency: Value,
     sharpness: Value,
 }
 
 impl Matmul {
-    pub(super) fn read(entry: &Entry) -> Self {
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
         Self {
-            latency: Value::read(entry, "latency"),
-            memory_efficiency: Value::read(entry, "memory_efficiency"),
-            compute_efficiency: Value::read(entry, "compute_efficiency"),
-            sharpness: Value::read(entry, "sharpness"),
+            latency: Value::read(entry, "latency", fixed),
+            depth_time: Value::read(entry, "depth_time", fixed),
+            memory_efficiency: Value::read(entry, "memory_efficiency", fixed),
+            compute_efficiency: Value::read(entry, "compute_efficiency", fixed),
+            sharpness: Value::read(entry, "sharpness", fixed),
         }
     }
 
@@ -37,6 +40,7 @@ impl Matmul {
         let memory = moved / (x.get(Input::Bandwidth) * self.memory_efficiency.at(x));
         let operations = 2.0 * rows * columns * depth;
         let compute = operations / (x.get(Input::Peak) * self.compute_efficiency.at(x));
-        self.latency.at(x) + blend(memory, compute, self.sharpness.at(x))
+        let walk = self.depth_time.at(x) * depth;
+        self.latency.at(x) + blend(self.sharpness.at(x), [memory, compute, walk])
     }
 }

@@ -15,7 +15,7 @@ mod stream;
 
 use blis_contracts::provenance::Method;
 use blis_registry::Entry;
-use blis_registry::vocabulary::FormName;
+use blis_registry::vocabulary::{FormName, Input};
 
 pub use attention_decode::AttentionDecode;
 pub use attention_prefill::{AttentionPrefill, Rows, attention_pairs};
@@ -74,37 +74,39 @@ impl Parts {
 }
 
 impl Form {
-    /// Reads the coefficients of a validated entry.
-    pub fn read(entry: &Entry) -> Self {
+    /// Reads the coefficients of a validated entry; a coefficient that varies only with a fixed input is resolved here.
+    pub fn read(entry: &Entry, fixed: &Inputs) -> Self {
         if entry.method == Method::NotCharged {
             return Self::NotCharged;
         }
         match entry.form {
-            FormName::Matmul => Self::Matmul(Matmul::read(entry)),
-            FormName::AttentionDecode => Self::AttentionDecode(AttentionDecode::read(entry)),
-            FormName::AttentionPrefill => Self::AttentionPrefill(AttentionPrefill::read(entry)),
-            FormName::Moe => Self::Moe(Moe::read(entry)),
+            FormName::Matmul => Self::Matmul(Matmul::read(entry, fixed)),
+            FormName::AttentionDecode => Self::AttentionDecode(AttentionDecode::read(entry, fixed)),
+            FormName::AttentionPrefill => Self::AttentionPrefill(AttentionPrefill::read(entry, fixed)),
+            FormName::Moe => Self::Moe(Moe::read(entry, fixed)),
             FormName::Collective => Self::Collective(Collective::read(entry)),
-            FormName::Stream => Self::Stream(Stream::read(entry)),
-            FormName::PerUnit => Self::PerUnit(PerUnit::read(entry)),
-            FormName::Stored => Self::Stored(Stored::read(entry)),
-            FormName::Sampling => Self::Sampling(Sampling::read(entry)),
+            FormName::Stream => Self::Stream(Stream::read(entry, fixed)),
+            FormName::PerUnit => Self::PerUnit(PerUnit::read(entry, fixed)),
+            FormName::Stored => Self::Stored(Stored::read(entry, fixed)),
+            FormName::Sampling => Self::Sampling(Sampling::read(entry, fixed)),
         }
     }
 
-    /// The inputs of a call with those that follow from others, which ranges may be stated over.
-    pub(crate) fn complete(&self, inputs: &Inputs) -> Inputs {
+    /// The value of an input that a range may be stated over, whether a caller sets it or it follows from others.
+    pub(crate) fn input(&self, input: Input, inputs: &Inputs) -> f64 {
         match self {
-            Self::AttentionDecode(_) => AttentionDecode::complete(inputs),
-            Self::Moe(_) => Moe::complete(inputs),
+            Self::AttentionDecode(_) if input == Input::MeanContext => AttentionDecode::mean_context(inputs),
+            Self::Moe(_) if input == Input::RowsPerExpert => Moe::rows_per_expert(inputs),
             Self::Matmul(_)
+            | Self::AttentionDecode(_)
             | Self::AttentionPrefill(_)
+            | Self::Moe(_)
             | Self::Collective(_)
             | Self::Stream(_)
             | Self::PerUnit(_)
             | Self::Sampling(_)
             | Self::Stored(_)
-            | Self::NotCharged => *inputs,
+            | Self::NotCharged => inputs.get(input),
         }
     }
 
@@ -131,8 +133,9 @@ impl Form {
     }
 }
 
-/// A soft maximum of two terms that overlap: their sum for a sharpness of 1, nearly the larger for a large one.
-pub(crate) fn blend(a: f64, b: f64, sharpness: f64) -> f64 {
-    let top = a.max(b).max(1e-12);
-    top * libm::pow(libm::pow(a / top, sharpness) + libm::pow(b / top, sharpness), 1.0 / sharpness)
+/// A soft maximum of terms that overlap: their sum for a sharpness of 1, nearly the largest for a large one.
+pub(crate) fn blend<const N: usize>(sharpness: f64, terms: [f64; N]) -> f64 {
+    let top = terms.iter().copied().fold(1e-12, f64::max);
+    let sum: f64 = terms.iter().map(|term| libm::pow(term / top, sharpness)).sum();
+    top * libm::pow(sum, 1.0 / sharpness)
 }

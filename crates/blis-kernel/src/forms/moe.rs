@@ -21,24 +21,24 @@ pub struct Moe {
 }
 
 impl Moe {
-    pub(super) fn read(entry: &Entry) -> Self {
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
         Self {
-            floor: Value::read(entry, "floor"),
-            expert_time: Value::read(entry, "expert_time"),
-            token_time: Value::read(entry, "token_time"),
-            memory_efficiency: Value::read(entry, "memory_efficiency"),
-            compute_efficiency: Value::read(entry, "compute_efficiency"),
+            floor: Value::read(entry, "floor", fixed),
+            expert_time: Value::read(entry, "expert_time", fixed),
+            token_time: Value::read(entry, "token_time", fixed),
+            memory_efficiency: Value::read(entry, "memory_efficiency", fixed),
+            compute_efficiency: Value::read(entry, "compute_efficiency", fixed),
         }
     }
 
-    /// The inputs of a call with those that follow from others.
-    pub(super) fn complete(x: &Inputs) -> Inputs {
-        x.with(Input::RowsPerExpert, (x.get(Input::Pairs) / x.get(Input::Hit)).max(1.0))
+    /// Rows of the mean expert that is hit.
+    pub(super) fn rows_per_expert(x: &Inputs) -> f64 {
+        (x.get(Input::Pairs) / x.get(Input::Hit)).max(1.0)
     }
 
     /// Microseconds of one layer.
     pub fn microseconds(&self, x: &Inputs) -> f64 {
-        let x = &Self::complete(x);
+        let x = &x.with(Input::RowsPerExpert, Self::rows_per_expert(x));
         let (pairs, hit) = (x.get(Input::Pairs), x.get(Input::Hit));
         let memory = hit * x.get(Input::ExpertBytes) / (x.get(Input::Bandwidth) * self.memory_efficiency.at(x));
         let compute = pairs * x.get(Input::PairOperations) / (x.get(Input::Peak) * self.compute_efficiency.at(x));

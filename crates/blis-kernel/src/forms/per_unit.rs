@@ -16,12 +16,12 @@ pub struct PerUnit {
 }
 
 impl PerUnit {
-    pub(super) fn read(entry: &Entry) -> Self {
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
         Self {
-            base: Value::read(entry, "base"),
-            per_request: Value::read(entry, "per_request"),
-            per_token: Value::read(entry, "per_token"),
-            per_operation: Value::read(entry, "per_operation"),
+            base: Value::read(entry, "base", fixed),
+            per_request: Value::read(entry, "per_request", fixed),
+            per_token: Value::read(entry, "per_token", fixed),
+            per_operation: Value::read(entry, "per_operation", fixed),
         }
     }
 

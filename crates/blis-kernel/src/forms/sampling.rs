@@ -15,11 +15,11 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    pub(super) fn read(entry: &Entry) -> Self {
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
         Self {
-            floor: Value::read(entry, "floor"),
-            bytes_per_logit: Value::read(entry, "bytes_per_logit"),
-            memory_efficiency: Value::read(entry, "memory_efficiency"),
+            floor: Value::read(entry, "floor", fixed),
+            bytes_per_logit: Value::read(entry, "bytes_per_logit", fixed),
+            memory_efficiency: Value::read(entry, "memory_efficiency", fixed),
         }
     }
 

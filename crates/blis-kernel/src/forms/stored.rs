@@ -15,8 +15,12 @@ pub struct Stored {
 }
 
 impl Stored {
-    pub(super) fn read(entry: &Entry) -> Self {
-        Self { base: Value::read(entry, "base"), per_rank: Value::read(entry, "per_rank"), per_graph: Value::read(entry, "per_graph") }
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
+        Self {
+            base: Value::read(entry, "base", fixed),
+            per_rank: Value::read(entry, "per_rank", fixed),
+            per_graph: Value::read(entry, "per_graph", fixed),
+        }
     }
 
     /// Bytes on one rank.

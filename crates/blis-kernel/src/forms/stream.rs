@@ -14,8 +14,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn read(entry: &Entry) -> Self {
-        Self { floor: Value::read(entry, "floor"), memory_efficiency: Value::read(entry, "memory_efficiency") }
+    pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
+        Self { floor: Value::read(entry, "floor", fixed), memory_efficiency: Value::read(entry, "memory_efficiency", fixed) }
     }
 
     /// Microseconds of one call.

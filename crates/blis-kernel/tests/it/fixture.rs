@@ -1,5 +1,7 @@
 //! Plans and chips the tests price: a dense model, a mixture with windows, and the shipped coefficients.
 
+use std::sync::LazyLock;
+
 use blis_contracts::chip::{Chip, CitationKind, Cited};
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::{
@@ -44,15 +46,20 @@ pub(crate) fn chip(name: &str) -> Chip {
     }
 }
 
+static MODELS: LazyLock<[CostModel; 3]> = LazyLock::new(|| {
+    let registry = Registry::embedded();
+    CHIPS.map(|name| CostModel::new(&chip(name), registry.chip(name).expect("the shipped registry is valid"), RoutingBalance::Uniform))
+});
+
 /// The cost model of a chip by the shipped registry.
-pub(crate) fn model(chip_name: &str) -> CostModel {
-    let coefficients = Registry::embedded().chip(chip_name).unwrap();
-    CostModel::new(&chip(chip_name), coefficients, RoutingBalance::Uniform)
+pub(crate) fn model(chip_name: &str) -> &'static CostModel {
+    let index = CHIPS.iter().position(|name| *name == chip_name).expect("a chip of the tests");
+    &MODELS[index]
 }
 
 /// A class of layers under construction.
 pub(crate) fn layer(index: u32, primitive: Primitive, kernel: &str, shape: PrimitiveShape, rows: RowSet) -> LoweredLayer {
-    let (library, variant) = kernel.split_once('/').unwrap();
+    let (library, variant) = kernel.split_once('/').expect("library and variant");
     LoweredLayer { layer: index, stage: 0, primitive, kernel: KernelImpl::named(library, variant), shape, rows, runs_for: RowRange::ALL }
 }
 
@@ -129,7 +136,7 @@ fn kv_group(layers: u32, window: u32) -> KvGroup {
 
 /// A step of decode requests alone.
 pub(crate) fn decode(contexts: &[u32], padded_tokens: u32, launch: Launch) -> RankStep {
-    let sampled = u32::try_from(contexts.len()).unwrap();
+    let sampled = u32::try_from(contexts.len()).expect("a small batch");
     RankStep { decode: contexts.to_vec(), prefill: Vec::new(), sampled, padded_tokens, launch }
 }
 
@@ -140,7 +147,7 @@ pub(crate) fn prefill(query: u32, context: u32, launch: Launch) -> RankStep {
 
 /// A step of decode requests and a chunk.
 pub(crate) fn mixed(contexts: &[u32], query: u32, context: u32) -> RankStep {
-    let tokens = u32::try_from(contexts.len()).unwrap();
+    let tokens = u32::try_from(contexts.len()).expect("a small batch");
     RankStep {
         decode: contexts.to_vec(),
         prefill: vec![PrefillRow { query, context }],

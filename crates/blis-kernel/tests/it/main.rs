@@ -4,8 +4,6 @@ mod fixture;
 
 mod memo;
 mod memory;
-mod perturbation;
-mod properties;
 mod registry;
 mod report;
 mod vectors;

@@ -25,7 +25,7 @@ struct Case {
 /// An entry with a case's coefficients; provenance does not matter to a form.
 fn entry(form: FormName, case: &Case) -> Entry {
     let unit = |name: &str| form.coefficient(name).unwrap_or_else(|| panic!("{form} reads no {name}")).unit;
-    let subject = Subject::ALL.iter().find(|subject| subject.forms().contains(&form)).unwrap();
+    let subject = Subject::ALL.iter().find(|subject| subject.forms().contains(&form)).expect("every form prices something");
     let ranges = case.coefficients.get("ranges").cloned().unwrap_or(json!([]));
     let constants = case.coefficients.iter().filter(|(name, _)| *name != "ranges");
     let coefficients: serde_json::Map<_, _> =
@@ -37,7 +37,7 @@ fn entry(form: FormName, case: &Case) -> Entry {
         "name": "case", "primitive": subject, "method": "assumed", "form": form, "coefficients": coefficients, "curves": curves,
         "ranges": ranges, "boundary": {"clock": "device", "launch": "graph"},
     });
-    serde_json::from_value(document).unwrap()
+    serde_json::from_value(document).expect("a case is an entry")
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn every_form_agrees_with_its_python_twin() {
         assert!(cases.len() >= LEAST_CASES, "{form}: {} vectors", cases.len());
         for (index, case) in cases.iter().enumerate() {
             let inputs = case.inputs.iter().fold(Inputs::NONE, |inputs, (&input, &value)| inputs.with(input, value));
-            let answer = Form::read(&entry(form, case)).price(&inputs);
+            let answer = Form::read(&entry(form, case), &Inputs::NONE).price(&inputs);
             let error = (answer / case.answer - 1.0).abs();
             assert!(error < 1e-9, "{form} case {index}: {answer}, the twin says {}", case.answer);
         }
