@@ -7,7 +7,7 @@ Reads upstream's sources as syntax trees (nothing of vLLM is imported or run), m
 hand-kept tables of ../data (status.toml, formerly.toml) and writes ../data/fields.json and
 ../src/config/setting.rs. With --check it writes nothing and fails if either would change.
 
-Every row must have exactly one status: a field that status.toml does not cover, or covers
+The wheel must be of the release that ../upstream.toml pins. Every row must have exactly one status: a field that status.toml does not cover, or covers
 twice, and a pattern that covers nothing, are errors. What it leaves out: fields of the config
 classes that no launch line can reach, and keys of JSON flags that are refused as a whole.
 """
@@ -487,7 +487,7 @@ def check_formerly(rows, formerly):
     keys = {r["key"] for r in rows}
     flags = {f for r in rows for f in r.get("flags", [])}
     for entry in formerly["row"]:
-        for need in ("old", "from", "until", "seen", "reason", "becomes"):
+        for need in ("old", "from", "seen", "reason", "becomes"):
             if need not in entry:
                 raise SystemExit(f"formerly.toml: {entry.get('old')} has no {need!r}")
         for key in entry.get("to", {}):
@@ -539,9 +539,18 @@ def fields_json(rows, reasons, formerly):
     return f'{{"reasons":[\n{why}\n],\n"fields":[\n{body}\n],\n"formerly":[\n{old}\n]}}\n'
 
 
+def check_release(wheel):
+    """The wheel is of the release that upstream.toml pins."""
+    pinned = tomllib.loads((HERE.parent / "upstream.toml").read_text())["vllm"]["release"]
+    found = [p.name.removeprefix("vllm-").removesuffix(".dist-info") for p in wheel.glob("vllm-*.dist-info")]
+    if found != [pinned]:
+        raise SystemExit(f"upstream.toml pins vLLM {pinned}; {wheel} holds {', '.join(found) or 'no vLLM'}")
+
+
 def main(argv):
     if len(argv) not in (2, 3) or (len(argv) == 3 and argv[2] != "--check"):
         raise SystemExit(__doc__)
+    check_release(pathlib.Path(argv[1]))
     tree = Tree(pathlib.Path(argv[1]))
     status = tomllib.loads((DATA / "status.toml").read_text())
     formerly = tomllib.loads((DATA / "formerly.toml").read_text())

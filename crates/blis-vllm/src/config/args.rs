@@ -66,6 +66,9 @@ pub(super) fn read(words: &[String], release: Option<Release>) -> Result<Argumen
     Ok(out)
 }
 
+/// Deepest key of a dotted argument; upstream's objects nest three deep.
+const MAX_DEPTH: usize = 16;
+
 /// The dotted arguments of one flag, merged.
 type Dotted = (String, Map<String, Value>);
 
@@ -98,9 +101,14 @@ fn take_dotted(words: &[String]) -> Result<(Vec<String>, Vec<Dotted>), ConfigErr
         let flag = keys.next().unwrap_or_default().to_owned();
         let slot = match dotted.iter().position(|(other, _)| *other == flag) {
             Some(found) => &mut dotted[found].1,
-            None => &mut dotted.push_mut((flag, Map::new())).1,
+            None => &mut dotted.push_mut((flag.clone(), Map::new())).1,
         };
-        merge(slot, &keys.collect::<Vec<_>>(), value);
+        let keys: Vec<&str> = keys.collect();
+        if keys.len() > MAX_DEPTH {
+            let hint = format!("; no flag has keys more than {MAX_DEPTH} deep");
+            return Err(ConfigError::UnknownFlag { flag, hint });
+        }
+        merge(slot, &keys, value);
     }
     Ok((expand_optimization_level(plain), dotted))
 }

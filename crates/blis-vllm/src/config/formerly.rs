@@ -36,7 +36,7 @@ pub(super) fn rows(old: &str) -> impl Iterator<Item = &'static Former> {
 /// The row of `old` that a line written for `release` may use, if any has it.
 fn in_release(old: &str, release: Release) -> impl Iterator<Item = &'static Former> {
     let release_of = |text: &str| Release::parse(text).expect("the releases of the table are checked by the tests of this crate");
-    rows(old).filter(move |row| (release_of(row.from)..release_of(row.until)).contains(&release))
+    rows(old).filter(move |row| release_of(row.from) <= release && row.until.is_none_or(|until| release < release_of(until)))
 }
 
 /// Whether a line written for `release` may use the spelling, and how many words follow it on a command line.
@@ -47,7 +47,8 @@ pub(super) fn takes(old: &str, release: Option<Release>) -> Option<usize> {
 /// The hint for a spelling that the modelled release lacks: the releases that had it.
 pub(super) fn hint(old: &str) -> Option<String> {
     let row = rows(old).next()?;
-    Some(format!("; vLLM had it from {} until before {}: state engine.written_for for a line of such a release", row.from, row.until))
+    let until = row.until.map(|until| format!(" until before {until}")).unwrap_or_default();
+    Some(format!("; vLLM had it from {}{until}: state engine.written_for for a line of such a release", row.from))
 }
 
 /// Translates the spelling `old` with `value`, of a line written for `release`, on `ranks` ranks. False where no row covers it.

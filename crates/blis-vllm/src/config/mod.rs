@@ -1,10 +1,11 @@
 //! A vLLM launch line, read and resolved as the modelled release would.
 //!
-//! Reading order: `resolved` (what the rest of the engine sees), `table` (the generated field table that drives parsing,
+//! Reading order: `resolved` and `choices` (what the rest of the engine sees), `table` (the generated field table that drives parsing,
 //! types, defaults, refusal and translation), `command`, `args`, `nested` and `env` (reading), `formerly` (spellings of earlier
 //! releases), `resolve` (upstream's start-up rules). Left out: everything `data/status.toml` calls inert or not modelled.
 
 mod args;
+mod choices;
 mod command;
 mod env;
 mod error;
@@ -20,13 +21,15 @@ mod table;
 mod tests;
 mod value;
 
+pub use choices::{
+    AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, KvCacheDtype, LinearBackend,
+    MatmulPrecision, MoeBackend, SchedulingPolicy,
+};
 pub use error::ConfigError;
 pub use launch::{Launch, Stated, read};
 pub use resolve::{Machine, resolve};
 pub use resolved::{
-    AttentionBackend, AttentionSettings, CacheSettings, CompilationMode, CompilationSettings, CudagraphMode, Dtype, Explained,
-    FlashinferAllreduce, GraphSupport, HashAlgo, KernelSettings, KvCacheDtype, LinearBackend, MatmulPrecision, MoeBackend, PassSettings,
-    Resolved, SchedulerSettings, SchedulingPolicy, Source,
+    AttentionSettings, CacheSettings, CompilationSettings, Explained, KernelSettings, PassSettings, Resolved, SchedulerSettings, Source,
 };
 pub use setting::Setting;
 pub use table::{Becomes, Field, Former, Kind, Status, fields, formerly as former_spellings};

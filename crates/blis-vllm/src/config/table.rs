@@ -15,19 +15,17 @@ use super::setting::Setting;
 #[derive(Debug, Deserialize)]
 pub struct Field {
     /// Upstream's name: the argument's destination, the dotted key, or the variable.
-    #[serde(borrow)]
     pub key: &'static str,
     /// Where it is stated: `engine`, `frontend`, `env`, `foreign`, or the JSON flag it is a key of.
-    #[serde(borrow)]
     pub scope: &'static str,
     /// Command-line spellings, dashes included.
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub flags: Vec<&'static str>,
     /// How a value is written.
     #[serde(rename = "type")]
     pub kind: Kind,
     /// The closed list of values, where there is one.
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub choices: Vec<&'static str>,
     /// Whether an empty word or `None` means no value.
     #[serde(default)]
@@ -50,7 +48,7 @@ pub struct Field {
     /// What this port does with it.
     pub status: Status,
     /// Values accepted although (or, where modelled, only although) others are not.
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub values: Vec<&'static str>,
     reason: usize,
 }
@@ -121,30 +119,26 @@ pub enum Status {
 #[derive(Debug, Deserialize)]
 pub struct Former {
     /// The old flag, dotted key or variable.
-    #[serde(borrow)]
     pub old: &'static str,
     /// Values of the flag on the command line.
     #[serde(default)]
     pub takes: usize,
     /// Old values the row is for; all where empty.
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub when: Vec<&'static str>,
     /// The first release read that has it.
-    #[serde(borrow)]
     pub from: &'static str,
-    /// The first release read that lacks it again.
-    #[serde(borrow)]
-    pub until: &'static str,
+    /// The first release read that lacks it again; the modelled one where absent.
+    #[serde(default)]
+    pub until: Option<&'static str>,
     /// The releases it was read in.
-    #[serde(borrow)]
     pub seen: Vec<&'static str>,
     /// What it means now.
     pub becomes: Becomes,
     /// The settings it becomes; `=` stands for the old value.
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub to: BTreeMap<&'static str, &'static str>,
     /// Why.
-    #[serde(borrow)]
     pub reason: &'static str,
 }
 

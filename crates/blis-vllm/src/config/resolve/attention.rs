@@ -9,8 +9,9 @@ use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
 use super::ledger::Ledger;
 use super::model::attentions;
+use crate::config::choices::{AttentionBackend, GraphSupport, KvCacheDtype};
 use crate::config::error::ConfigError;
-use crate::config::resolved::{AttentionBackend, AttentionSettings, CacheSettings, Dtype, GraphSupport, KvCacheDtype};
+use crate::config::resolved::{AttentionSettings, CacheSettings};
 use crate::config::setting::Setting;
 
 /// What a layer asks of a backend.
@@ -25,12 +26,7 @@ struct Need {
     trtllm: Option<bool>,
 }
 
-pub(super) fn resolve(
-    ledger: &mut Ledger<'_>,
-    machine: Machine<'_>,
-    dtype: Dtype,
-    cache: &CacheSettings,
-) -> Result<AttentionSettings, ConfigError> {
+pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &CacheSettings) -> Result<AttentionSettings, ConfigError> {
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;
     let trtllm = ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention);
     let spelling = ledger.either(Setting::AttentionBackend, Setting::AttentionConfigBackend)?;
@@ -65,7 +61,7 @@ pub(super) fn resolve(
     Ok(AttentionSettings {
         backend,
         flash_attn_version,
-        graph_support: graph_support(backend, need, machine, dtype),
+        graph_support: graph_support(backend, need, machine),
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: trtllm,
         disable_flashinfer_q_quantization: ledger.flag(Setting::AttentionConfigDisableFlashinferQQuantization),
@@ -197,7 +193,7 @@ fn flash_attn_version(need: Need, head_size: Option<u32>) -> Option<u8> {
 }
 
 /// What CUDA graphs a backend allows. `FlashAttention` states it before it reads any configuration: by device alone.
-fn graph_support(backend: AttentionBackend, need: Need, machine: Machine<'_>, _dtype: Dtype) -> GraphSupport {
+fn graph_support(backend: AttentionBackend, need: Need, machine: Machine<'_>) -> GraphSupport {
     match backend {
         AttentionBackend::FlashAttn if machine.family(9) => GraphSupport::Always,
         AttentionBackend::FlashAttn => GraphSupport::UniformBatch,

@@ -5,8 +5,9 @@
 
 use super::Machine;
 use super::ledger::Ledger;
+use crate::config::choices::SchedulingPolicy;
 use crate::config::error::ConfigError;
-use crate::config::resolved::{SchedulerSettings, SchedulingPolicy};
+use crate::config::resolved::SchedulerSettings;
 use crate::config::setting::Setting;
 
 const GIB: u64 = 1 << 30;
@@ -17,11 +18,11 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_l
     let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, machine, max_model_len, enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
-        ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, "max_num_batched_tokens");
+        ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, Setting::MaxNumBatchedTokens.key());
     }
     let active = ledger.optional_count(Setting::MaxNumActiveSeqs)?;
     if active.is_none() {
-        ledger.derive(Setting::MaxNumActiveSeqs, max_num_seqs, "max_num_seqs");
+        ledger.derive(Setting::MaxNumActiveSeqs, max_num_seqs, Setting::MaxNumSeqs.key());
     }
     let settings = SchedulerSettings {
         max_num_batched_tokens,
@@ -86,7 +87,7 @@ fn budgets(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_len: u64, ch
     });
     if stated_seqs.is_none() {
         let capped = max_num_seqs.min(max_num_batched_tokens);
-        let why = if capped < max_num_seqs { "max_num_batched_tokens" } else { rule };
+        let why = if capped < max_num_seqs { Setting::MaxNumBatchedTokens.key() } else { rule };
         ledger.derive(Setting::MaxNumSeqs, capped, why);
         max_num_seqs = capped;
     }

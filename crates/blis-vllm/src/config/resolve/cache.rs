@@ -8,8 +8,9 @@ use blis_contracts::format::FormatName;
 
 use super::Machine;
 use super::ledger::Ledger;
+use crate::config::choices::{HashAlgo, KvCacheDtype};
 use crate::config::error::ConfigError;
-use crate::config::resolved::{CacheSettings, HashAlgo, KvCacheDtype};
+use crate::config::resolved::CacheSettings;
 use crate::config::setting::Setting;
 
 pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<CacheSettings, ConfigError> {

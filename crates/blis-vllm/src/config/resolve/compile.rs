@@ -10,10 +10,9 @@ use super::Machine;
 use super::graphs::{Sizing, with_support};
 use super::ledger::{Ledger, count};
 use super::model::{GPT_OSS, has_blocked_weights, is_nvfp4};
+use crate::config::choices::{CompilationMode, CudagraphMode, GraphSupport};
 use crate::config::error::ConfigError;
-use crate::config::resolved::{
-    CompilationMode, CompilationSettings, CudagraphMode, GraphSupport, PassSettings, SchedulerSettings, custom_op_enabled,
-};
+use crate::config::resolved::{CompilationSettings, PassSettings, SchedulerSettings, custom_op_enabled};
 use crate::config::setting::Setting;
 
 pub(super) fn resolve(
@@ -38,7 +37,7 @@ pub(super) fn resolve(
     let setting = Setting::CompilationConfigCudagraphMode;
     if ledger.stated(setting).and_then(Value::as_str) != Some(cudagraph_mode.as_str()) {
         let level_rule = format!("optimization level {level}, compilation mode {mode}, attention backend support {support}");
-        ledger.derive(setting, cudagraph_mode, if eager { "enforce_eager".to_owned() } else { level_rule });
+        ledger.derive(setting, cudagraph_mode, if eager { Setting::EnforceEager.key().to_owned() } else { level_rule });
     }
     let largest = sizes.last().copied().unwrap_or(0);
     write_sizes(ledger, &sizes, largest);
@@ -57,7 +56,7 @@ fn mode(ledger: &mut Ledger<'_>, eager: bool, level: u64) -> CompilationMode {
     let setting = Setting::CompilationConfigMode;
     let stated = ledger.value(setting).as_str().and_then(CompilationMode::named);
     let (mode, rule) = match (eager, stated) {
-        (true, _) => (CompilationMode::None, "enforce_eager".to_owned()),
+        (true, _) => (CompilationMode::None, Setting::EnforceEager.key().to_owned()),
         (false, Some(stated)) => return stated,
         (false, None) if level > 0 => (CompilationMode::VllmCompile, format!("optimization level {level}")),
         (false, None) => (CompilationMode::None, "optimization level 0".to_owned()),

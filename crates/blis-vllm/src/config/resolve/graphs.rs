@@ -4,8 +4,11 @@
 //! `config/compilation.py::CompilationConfig.resolve_cudagraph_mode_and_sizes`. Speculative decoding's wider decode batches are
 //! left out: one token per request.
 
+use crate::config::choices::{CudagraphMode, GraphSupport};
 use crate::config::error::ConfigError;
-use crate::config::resolved::{CudagraphMode, GraphSupport};
+
+/// Most tokens of one graph: far beyond what any device captures, and near enough that a mistyped ceiling ends in an error.
+const MAX_CAPTURE: u64 = 1 << 20;
 
 /// What the capture sizes depend on.
 #[derive(Debug, Clone)]
@@ -33,6 +36,9 @@ impl Sizing<'_> {
         let ceiling = wanted.min(tokens);
         if ceiling < 1 {
             return Err(ConfigError::Refused("max_cudagraph_capture_size should be at least 1 when CUDA graphs are used".to_owned()));
+        }
+        if ceiling > MAX_CAPTURE {
+            return Err(ConfigError::Refused(format!("max_cudagraph_capture_size {ceiling} should be at most {MAX_CAPTURE}")));
         }
         let mut sizes: Vec<u64> = match self.sizes {
             Some([]) => return Err(ConfigError::Refused("cudagraph_capture_sizes should contain at least one size".to_owned())),

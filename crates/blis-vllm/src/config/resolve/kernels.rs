@@ -5,8 +5,9 @@
 use serde_json::Value;
 
 use super::ledger::Ledger;
+use crate::config::choices::{FlashinferAllreduce, LinearBackend, MatmulPrecision, MoeBackend};
 use crate::config::error::ConfigError;
-use crate::config::resolved::{FlashinferAllreduce, KernelSettings, LinearBackend, MatmulPrecision, MoeBackend};
+use crate::config::resolved::KernelSettings;
 use crate::config::setting::Setting;
 
 /// Bytes of FlashInfer's workspace unless stated. upstream: vllm `envs.py::VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE`.

@@ -48,7 +48,7 @@ pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, Config
     model::quantization(&mut ledger, machine, dtype)?;
     let mut cache = cache::resolve(&mut ledger, machine)?;
     let scheduler = batch::resolve(&mut ledger, machine, cache.max_model_len)?;
-    let attention = attention::resolve(&mut ledger, machine, dtype, &cache)?;
+    let attention = attention::resolve(&mut ledger, machine, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
     let compilation = compile::resolve(&mut ledger, machine, tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;

@@ -8,8 +8,8 @@ use blis_contracts::model::{Attention, FeedForward, ModelGraph};
 
 use super::Machine;
 use super::ledger::Ledger;
+use crate::config::choices::Dtype;
 use crate::config::error::ConfigError;
-use crate::config::resolved::Dtype;
 use crate::config::setting::Setting;
 
 /// Ranks that share each matrix, checked against the heads and the node.

@@ -2,6 +2,7 @@
 
 mod errors;
 mod former;
+mod fuzz;
 mod graphs;
 mod oracle;
 mod reading;

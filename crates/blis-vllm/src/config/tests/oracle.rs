@@ -79,14 +79,12 @@ fn ours(got: &Resolved) -> Value {
 
 /// Every field of `ours` must be in the recording with the same value.
 fn compare(ours: &Value, recorded: &Value, path: &str, differences: &mut Vec<String>) {
-    match ours {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                compare(value, &recorded[name], &format!("{path}.{name}"), differences);
-            }
+    if let Value::Object(fields) = ours {
+        for (name, value) in fields {
+            compare(value, &recorded[name], &format!("{path}.{name}"), differences);
         }
-        _ if ours == recorded => {}
-        _ => differences.push(format!("{path}: port {ours}, upstream {recorded}")),
+    } else if ours != recorded {
+        differences.push(format!("{path}: port {ours}, upstream {recorded}"));
     }
 }
 

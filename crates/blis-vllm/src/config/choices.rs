@@ -1,0 +1,256 @@
+//! The closed choices of the resolved configuration, under the names upstream uses. Choices that are not modelled are missing here
+//! and refused by the field table.
+
+use std::fmt;
+
+/// Declares a closed choice with the names upstream uses for it.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$vmeta])* $variant),+
+        }
+
+        impl $name {
+            /// Every choice.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name upstream uses.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),+
+                }
+            }
+
+            /// The choice of that name.
+            pub fn named(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|choice| choice.as_str() == text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+choice! {
+    /// Element type of activations.
+    Dtype {
+        /// bfloat16.
+        Bfloat16 = "bfloat16",
+        /// IEEE half precision.
+        Float16 = "float16",
+    }
+}
+
+choice! {
+    /// How keys and values are stored.
+    KvCacheDtype {
+        /// As activations are.
+        Auto = "auto",
+        /// bfloat16.
+        Bfloat16 = "bfloat16",
+        /// 8-bit float, 4 exponent bits, one scale per tensor.
+        Fp8 = "fp8",
+        /// The same under its long name.
+        Fp8E4m3 = "fp8_e4m3",
+    }
+}
+
+impl KvCacheDtype {
+    /// Whether values are quantised.
+    pub const fn is_quantized(self) -> bool {
+        match self {
+            Self::Auto | Self::Bfloat16 => false,
+            Self::Fp8 | Self::Fp8E4m3 => true,
+        }
+    }
+}
+
+choice! {
+    /// Hash of prefix-cache keys.
+    HashAlgo {
+        /// SHA-256 over a pickle.
+        Sha256 = "sha256",
+        /// SHA-256 over canonical CBOR.
+        Sha256Cbor = "sha256_cbor",
+        /// xxHash over a pickle.
+        Xxhash = "xxhash",
+        /// xxHash over canonical CBOR.
+        XxhashCbor = "xxhash_cbor",
+    }
+}
+
+choice! {
+    /// The order in which requests wait.
+    SchedulingPolicy {
+        /// By arrival.
+        Fcfs = "fcfs",
+        /// By priority, then arrival.
+        Priority = "priority",
+    }
+}
+
+choice! {
+    /// Whether steps run compiled.
+    CompilationMode {
+        /// As written.
+        None = "NONE",
+        /// Through vLLM's own compiler.
+        VllmCompile = "VLLM_COMPILE",
+    }
+}
+
+choice! {
+    /// Which batches replay a captured graph.
+    CudagraphMode {
+        /// None.
+        None = "NONE",
+        /// All, but attention runs outside the graphs.
+        Piecewise = "PIECEWISE",
+        /// All, whole steps.
+        Full = "FULL",
+        /// Pure decode batches only, whole steps.
+        FullDecodeOnly = "FULL_DECODE_ONLY",
+        /// Pure decode batches as whole steps, others piecewise.
+        FullAndPiecewise = "FULL_AND_PIECEWISE",
+    }
+}
+
+impl CudagraphMode {
+    /// The mode of pure decode batches: none, piecewise or full.
+    #[must_use]
+    pub const fn decode(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Piecewise => Self::Piecewise,
+            Self::Full | Self::FullDecodeOnly | Self::FullAndPiecewise => Self::Full,
+        }
+    }
+
+    /// The mode of batches with a prompt: none, piecewise or full.
+    #[must_use]
+    pub const fn mixed(self) -> Self {
+        match self {
+            Self::None | Self::FullDecodeOnly => Self::None,
+            Self::Piecewise | Self::FullAndPiecewise => Self::Piecewise,
+            Self::Full => Self::Full,
+        }
+    }
+
+    /// The mode that is left when steps cannot be captured piece by piece.
+    #[must_use]
+    pub const fn without_piecewise(self) -> Self {
+        match self {
+            Self::Piecewise => Self::None,
+            Self::FullAndPiecewise => Self::FullDecodeOnly,
+            Self::None | Self::Full | Self::FullDecodeOnly => self,
+        }
+    }
+}
+
+choice! {
+    /// An attention backend.
+    AttentionBackend {
+        /// vLLM's build of FlashAttention.
+        FlashAttn = "FLASH_ATTN",
+        /// FlashInfer.
+        Flashinfer = "FLASHINFER",
+        /// vLLM's own Triton kernels.
+        TritonAttn = "TRITON_ATTN",
+        /// PyTorch's flex attention.
+        FlexAttention = "FLEX_ATTENTION",
+    }
+}
+
+choice! {
+    /// What CUDA graphs an attention backend allows, weakest first.
+    GraphSupport {
+        /// No whole-step graphs.
+        Never = "NEVER",
+        /// Decode batches of one token per request.
+        UniformSingleTokenDecode = "UNIFORM_SINGLE_TOKEN_DECODE",
+        /// Batches of one length per request.
+        UniformBatch = "UNIFORM_BATCH",
+        /// Any batch.
+        Always = "ALWAYS",
+    }
+}
+
+choice! {
+    /// Kernel of the experts.
+    MoeBackend {
+        /// Upstream's choice.
+        Auto = "auto",
+        /// Fused Triton.
+        Triton = "triton",
+        /// Unfused Triton.
+        TritonUnfused = "triton_unfused",
+        /// `DeepGEMM`.
+        DeepGemm = "deep_gemm",
+        /// vLLM's CUTLASS kernels.
+        Cutlass = "cutlass",
+        /// FlashInfer with TensorRT-LLM kernels.
+        FlashinferTrtllm = "flashinfer_trtllm",
+        /// FlashInfer with CUTLASS kernels.
+        FlashinferCutlass = "flashinfer_cutlass",
+        /// FlashInfer with CuTe DSL kernels.
+        FlashinferCutedsl = "flashinfer_cutedsl",
+        /// Marlin.
+        Marlin = "marlin",
+    }
+}
+
+choice! {
+    /// Kernel of dense layers.
+    LinearBackend {
+        /// Upstream's choice.
+        Auto = "auto",
+        /// vLLM's CUTLASS kernels.
+        Cutlass = "cutlass",
+        /// FlashInfer with CUTLASS kernels.
+        FlashinferCutlass = "flashinfer_cutlass",
+        /// FlashInfer with CuTe DSL kernels.
+        FlashinferCutedsl = "flashinfer_cutedsl",
+        /// FlashInfer with TensorRT-LLM kernels.
+        FlashinferTrtllm = "flashinfer_trtllm",
+        /// FlashInfer with cuDNN kernels.
+        FlashinferCudnn = "flashinfer_cudnn",
+        /// Marlin.
+        Marlin = "marlin",
+        /// Triton.
+        Triton = "triton",
+        /// `DeepGEMM`.
+        DeepGemm = "deep_gemm",
+        /// PyTorch.
+        Torch = "torch",
+    }
+}
+
+choice! {
+    /// Which FlashInfer all-reduce the fused pass calls.
+    FlashinferAllreduce {
+        /// Upstream's choice.
+        Auto = "auto",
+        /// TensorRT-LLM's.
+        Trtllm = "trtllm",
+        /// Multi-node NVLink's.
+        Mnnvl = "mnnvl",
+    }
+}
+
+choice! {
+    /// Precision of 32-bit matrix products.
+    MatmulPrecision {
+        /// Full.
+        Highest = "highest",
+        /// Reduced.
+        High = "high",
+        /// More reduced.
+        Medium = "medium",
+    }
+}
