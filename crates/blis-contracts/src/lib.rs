@@ -23,6 +23,8 @@ pub mod engine;
 pub mod environment;
 pub mod request;
 
+pub mod conformance;
+
 pub mod fate;
 pub mod metric;
 pub mod provenance;

@@ -1,5 +1,7 @@
 //! The port against traces recorded from upstream's own engine core: every field of every step.
 
+mod conformance;
+
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
