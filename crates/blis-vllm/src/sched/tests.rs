@@ -3,6 +3,8 @@
 //! A line lists the scheduled requests with their tokens, then `<` and the preempted ones, then `>` and what the processed step gave:
 //! `a` a token, `a!` a stop, `a.` a length limit.
 
+mod random;
+
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ struct Bench {
     names: Vec<&'static str>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Ask {
     name: &'static str,
     prompt: u32,

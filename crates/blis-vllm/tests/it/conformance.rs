@@ -83,7 +83,7 @@ fn engine(setting: &Setting) -> VllmEngine {
     })
 }
 
-fn plan(in_flight: u32, blocks: u32) -> PoolPlan {
+pub(crate) fn plan(in_flight: u32, blocks: u32) -> PoolPlan {
     PoolPlan {
         hardware: String::new(),
         model: String::new(),

@@ -1,5 +1,6 @@
 //! The port against traces recorded from upstream's own engine core: every field of every step.
 
+mod allocations;
 mod conformance;
 
 use std::fs::{self, File};

@@ -2,6 +2,7 @@
 
 use blis_contracts::request::TokenSource;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::super::chain::Slice;
 use super::*;
@@ -127,6 +128,8 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn the_pool_agrees_with_plain_lists(actions in prop::collection::vec(action(), 1..200)) {
         let mut pool = BlockPool::new(10, 1, true);
