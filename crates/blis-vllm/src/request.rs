@@ -49,7 +49,7 @@ pub struct Progress {
     pub tokens: u32,
     /// Known tokens at which the output limit is met: prompt plus `max_tokens`.
     pub limit: u32,
-    /// Known tokens at which the last one is the end of sequence; `u32::MAX` where the output limit comes no later.
+    /// Known tokens at which the last one is the end of sequence; `u32::MAX` where a stated output limit comes no later.
     pub stop_at: u32,
     /// Computed once every scheduled batch has run.
     pub computed: u32,
@@ -243,12 +243,14 @@ fn admit_checked(request: &Request, max_model_len: u32) -> Result<Progress, Refu
         return Err(Refusal::NoOutput);
     }
     let output_length = request.output_length_for_stop_check();
+    // A request that fills its stated limit is cut off there; one that the context cuts off may end by itself on its very last token.
+    let speaks_to_its_limit = request.max_tokens.is_some_and(|stated| output_length >= stated);
     assert!(output_length > 0, "request {} was generated with no output at all", request.id);
     Ok(Progress {
         prompt,
         tokens: prompt,
         limit: prompt + max_tokens,
-        stop_at: if output_length < max_tokens { prompt + output_length } else { u32::MAX },
+        stop_at: if speaks_to_its_limit { u32::MAX } else { prompt.saturating_add(output_length) },
         computed: 0,
         placeholders: 0,
         in_flight: 0,

@@ -37,6 +37,13 @@ fn the_output_limit_ends_a_request_that_would_say_more() {
 #[test]
 fn the_context_ends_a_request_without_a_limit() {
     assert_eq!(stops(10, None, 500, 32), (22, FinishReason::Length));
+    assert_eq!(stops(10, Some(40), 39, 32), (22, FinishReason::Length));
+}
+
+#[test]
+fn an_end_of_sequence_on_the_last_token_of_the_context_counts_as_a_stop() {
+    assert_eq!(stops(10, Some(40), 22, 32), (22, FinishReason::Stop));
+    assert_eq!(stops(10, None, 22, 32), (22, FinishReason::Stop));
 }
 
 #[test]
