@@ -390,3 +390,6 @@ pub struct Admission {
     /// Other requests are running, so the watermark applies.
     pub beside_others: bool,
 }
+
+#[cfg(test)]
+mod tests;
