@@ -26,6 +26,16 @@ pub enum CompileError {
         /// The cost model's chip.
         model: String,
     },
+    /// A layer belongs to a stage the layout does not have.
+    #[error("a plan of {stages} pipeline stages has `{primitive}` on stage {stage}")]
+    Stage {
+        /// The primitive.
+        primitive: &'static str,
+        /// Its stage.
+        stage: u32,
+        /// Stages of the layout.
+        stages: u32,
+    },
     /// A primitive's shape or rows are not those it has: attention reads requests, all other work reads rows.
     #[error("a plan's `{primitive}` cannot have the shape {shape} over {rows:?}")]
     Shape {
@@ -42,7 +52,9 @@ impl From<CompileError> for EnvironmentError {
     fn from(error: CompileError) -> Self {
         let what = match error {
             CompileError::NotPriced(NotPriced { chip, what }) => format!("{what} on the chip `{chip}`"),
-            CompileError::NoPeak { .. } | CompileError::OtherChip { .. } | CompileError::Shape { .. } => format!("the plan: {error}"),
+            CompileError::NoPeak { .. } | CompileError::OtherChip { .. } | CompileError::Stage { .. } | CompileError::Shape { .. } => {
+                format!("the plan: {error}")
+            }
         };
         Self::Unpriced { what }
     }

@@ -33,6 +33,11 @@ impl CostModel {
         Self { figures: Figures::of(chip), coefficients, balance }
     }
 
+    /// The chip's figures.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
     /// The coefficients it prices by.
     pub fn coefficients(&self) -> &ChipCoefficients {
         &self.coefficients
@@ -41,7 +46,11 @@ impl CostModel {
     /// Prepares a plan: identical layers are merged, every coefficient is looked up once.
     pub fn compile(&self, plan: &PoolPlan) -> Result<CompiledPlan, CompileError> {
         self.check_chip(plan)?;
-        let stages = (0..plan.layout.pipeline.max(1)).map(|stage| self.stage(plan, stage)).collect::<Result<_, _>>()?;
+        let stages = plan.layout.pipeline.max(1);
+        if let Some(stray) = plan.layers.iter().find(|layer| layer.stage >= stages) {
+            return Err(CompileError::Stage { primitive: stray.primitive.as_str(), stage: stray.stage, stages });
+        }
+        let stages = (0..stages).map(|stage| self.stage(plan, stage)).collect::<Result<_, _>>()?;
         let launches = Launches::new(&plan.graphs, &self.coefficients)?;
         Ok(CompiledPlan::new(stages, launches, HostTerms::new(&plan.host, &self.coefficients)?))
     }

@@ -4,6 +4,7 @@ mod fixture;
 
 mod memo;
 mod memory;
+mod properties;
 mod registry;
 mod report;
 mod vectors;

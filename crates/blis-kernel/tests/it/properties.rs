@@ -1,0 +1,234 @@
+//! Laws that any price obeys, checked on the shipped registry: rates stay below the chip's, more work never costs less, and every
+//! shape has a finite price (SUB-5, SUB-7, SUB-10 of the design).
+
+use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::plan::{KernelImpl, LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowSet};
+use blis_contracts::step::{Launch, RankStep};
+use blis_kernel::CompiledPlan;
+use blis_registry::entry::Entry;
+use blis_registry::vocabulary::Subject;
+use proptest::prelude::*;
+
+use crate::fixture::{CHIPS, chip, layer, mixture, model, step};
+
+/// Rows on which laws of growth are checked: dense where kernels change their tiles.
+const ROWS: [u32; 22] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384];
+
+/// How far the shipped coefficients let a price fall where rows grow, by piecewise curves of efficiency. May only shrink.
+const FALL_OF_PRODUCTS: f64 = 0.06;
+const FALL_OF_EXPERTS: f64 = 0.12;
+const FALL_OF_STREAMS: f64 = 0.02;
+
+/// A plan of one piece of work.
+fn only(chip: &str, work: LoweredLayer) -> PoolPlan {
+    PoolPlan { layers: vec![work], ..mixture(chip) }
+}
+
+/// One piece of work, compiled.
+fn compiled(chip: &str, work: &LoweredLayer) -> CompiledPlan {
+    model(chip).compile(&only(chip, work.clone())).expect("every kernel has a price")
+}
+
+/// Microseconds of a compiled piece of work over some rows.
+fn microseconds(plan: &mut CompiledPlan, rows: u32) -> f64 {
+    let rank = RankStep { padded_tokens: rows, sampled: rows, launch: Launch::Full, ..RankStep::default() };
+    plan.price(&step(rank)).device_ns / 1e3
+}
+
+/// The formats an entry's label may stand for.
+fn format_of(entry: &Entry) -> MatmulFormat {
+    let named = |weights: FormatName, activations| MatmulFormat { weights, activations };
+    let label = entry.format.as_deref().unwrap_or("bf16");
+    let all = FormatName::ALL.into_iter().flat_map(|weights| FormatName::ALL.map(|activations| named(weights, activations)));
+    all.into_iter().find(|format| format.label() == label).unwrap_or(MatmulFormat::BF16)
+}
+
+/// Every piece of work of a subject that some entry of the shipped registry is scoped to, over shapes from small to large.
+fn scoped_work(chip: &str, subject: Subject, primitive: Primitive, shapes: &dyn Fn(&Entry) -> Vec<PrimitiveShape>) -> Vec<LoweredLayer> {
+    let coefficients = model(chip).coefficients();
+    let entries = coefficients.entries().iter().filter(|entry| entry.primitive == subject);
+    let work = entries.flat_map(|entry| {
+        let kernel =
+            entry.kernel.as_ref().map_or_else(|| "any/kernel".to_owned(), |kernel| format!("{}/{}", kernel.library, kernel.variant));
+        shapes(entry).into_iter().map(move |shape| layer(0, primitive, &kernel, shape, RowSet::Tokens)).collect::<Vec<_>>()
+    });
+    let work: Vec<LoweredLayer> = work.collect();
+    assert!(!work.is_empty(), "no work to check for {subject} on {chip}");
+    work
+}
+
+fn products(entry: &Entry) -> Vec<PrimitiveShape> {
+    let format = format_of(entry);
+    let sizes = [(128, 2_880), (1_280, 2_880), (4_096, 4_096), (28_672, 8_192), (8_192, 28_672), (50_272, 2_880)];
+    sizes.into_iter().map(|(columns, depth)| PrimitiveShape::Gemm { columns, depth, format }).collect()
+}
+
+fn mixtures(entry: &Entry) -> Vec<PrimitiveShape> {
+    let format = format_of(entry);
+    let sizes = [(128, 4, 2_880, 2_880), (128, 4, 2_880, 360), (32, 4, 2_880, 2_880), (128, 8, 2_048, 768), (128, 8, 2_048, 192)];
+    let shape = |(experts, top_k, hidden, intermediate)| PrimitiveShape::Moe {
+        experts,
+        local_experts: experts,
+        top_k,
+        hidden,
+        intermediate,
+        gated: true,
+        format,
+    };
+    sizes.into_iter().map(shape).collect()
+}
+
+#[test]
+fn no_product_is_faster_than_the_chip() {
+    for name in CHIPS {
+        let facts = chip(name);
+        for work in scoped_work(name, Subject::Gemm, Primitive::Gemm, &products) {
+            let PrimitiveShape::Gemm { columns, depth, format } = work.shape else { panic!("{work:?}") };
+            let peak = model(name).figures().peak(format.activations).unwrap();
+            let weights = format.weights.stored_bytes(columns, depth) as f64;
+            let mut plan = compiled(name, &work);
+            for rows in ROWS {
+                let us = microseconds(&mut plan, rows);
+                let operations = 2.0 * f64::from(rows) * columns as f64 * depth as f64;
+                assert!(operations / us <= peak, "{name} {work:?} at {rows} rows: {} of peak", operations / us / peak);
+                let bandwidth = facts.memory_bandwidth.value.get() / 1e6;
+                assert!(weights / us <= bandwidth, "{name} {work:?} at {rows} rows: {} of bandwidth", weights / us / bandwidth);
+            }
+        }
+    }
+}
+
+/// The largest fall of a price over growing rows, as a share of the price before it.
+fn largest_fall(chip: &str, work: &LoweredLayer) -> f64 {
+    let mut plan = compiled(chip, work);
+    let prices = ROWS.map(|rows| microseconds(&mut plan, rows));
+    prices.windows(2).map(|pair| 1.0 - pair[1] / pair[0]).fold(0.0, f64::max)
+}
+
+#[test]
+fn more_rows_never_cost_less_at_a_fixed_kernel() {
+    let stream = |_: &Entry| [1_024, 11_520, 100_000].map(|bytes_per_row| PrimitiveShape::Stream { bytes_per_row }).to_vec();
+    let logits = |_: &Entry| vec![PrimitiveShape::Sampling { vocabulary: 201_088 }];
+    for name in CHIPS {
+        // Experts: kernels change their tiles, and the fitted efficiency jumps with them.
+        for (subject, primitive, shapes, admitted) in [
+            (Subject::Gemm, Primitive::Gemm, &products as &dyn Fn(&Entry) -> Vec<PrimitiveShape>, FALL_OF_PRODUCTS),
+            (Subject::MoeExperts, Primitive::MoeExperts, &mixtures, FALL_OF_EXPERTS),
+            (Subject::Norm, Primitive::Norm, &stream, FALL_OF_STREAMS),
+            (Subject::Activation, Primitive::Activation, &stream, FALL_OF_STREAMS),
+            (Subject::Sampling, Primitive::Sampling, &logits, 0.0),
+        ] {
+            for work in scoped_work(name, subject, primitive, shapes) {
+                let fall = largest_fall(name, &work);
+                assert!(fall <= admitted, "{name}: {work:?} falls by {fall}, at most {admitted} is admitted");
+            }
+        }
+    }
+}
+
+/// Up to here every kernel exchanges in one shot whatever the group; beyond it, groups of different size run different algorithms.
+const ONE_SHOT_BYTES: u64 = 256 << 10;
+
+#[test]
+fn a_collective_is_never_faster_over_a_larger_group_by_the_same_algorithm() {
+    const BYTES_PER_ROW: u64 = 5_760;
+    for name in CHIPS {
+        for kernel in ["vllm-csrc/custom-all-reduce", "flashinfer/fused-all-reduce-norm"] {
+            let mut plans = [2, 4, 8].map(|group| {
+                let shape = PrimitiveShape::Collective { group, bytes_per_row: BYTES_PER_ROW };
+                compiled(name, &layer(0, Primitive::AllReduce, kernel, shape, RowSet::Tokens))
+            });
+            for rows in ROWS.into_iter().filter(|&rows| u64::from(rows) * BYTES_PER_ROW <= ONE_SHOT_BYTES) {
+                let prices = plans.each_mut().map(|plan| microseconds(plan, rows));
+                assert!(prices.is_sorted(), "{name} {kernel} over {rows} rows: {prices:?}");
+            }
+        }
+    }
+}
+
+fn any_shape() -> impl Strategy<Value = (Primitive, PrimitiveShape)> {
+    let format = (0..FormatName::ALL.len()).prop_map(|index| {
+        let weights = FormatName::ALL[index];
+        MatmulFormat { weights, activations: weights.usual_activations() }
+    });
+    let gemm = (1_u64..300_000, 1_u64..70_000, format.clone())
+        .prop_map(|(columns, depth, format)| (Primitive::Gemm, PrimitiveShape::Gemm { columns, depth, format }));
+    let moe = (1_u32..1_000, 1_u32..64, 1_u64..20_000, 1_u64..20_000, any::<bool>(), format).prop_map(
+        |(experts, top_k, hidden, intermediate, gated, format)| {
+            let top_k = top_k.min(experts);
+            let local_experts = experts.div_ceil(2);
+            (Primitive::MoeExperts, PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, gated, format })
+        },
+    );
+    let collective = (1_u32..64, 1_u64..10_000_000)
+        .prop_map(|(group, bytes_per_row)| (Primitive::AllReduce, PrimitiveShape::Collective { group, bytes_per_row }));
+    let stream = (1_u64..10_000_000).prop_map(|bytes_per_row| (Primitive::Norm, PrimitiveShape::Stream { bytes_per_row }));
+    let sampling = (1_u64..1_000_000).prop_map(|vocabulary| (Primitive::Sampling, PrimitiveShape::Sampling { vocabulary }));
+    prop_oneof![gemm, moe, collective, stream, sampling]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn work_of_any_shape_has_a_finite_positive_price((primitive, shape) in any_shape(), rows in 1_u32..200_000, chip in 0_usize..3) {
+        let mut plan = compiled(CHIPS[chip], &layer(0, primitive, "any/kernel", shape, RowSet::Tokens));
+        let us = microseconds(&mut plan, rows);
+        let talks = !matches!(shape, PrimitiveShape::Collective { group: 0 | 1, .. });
+        prop_assert!(us.is_finite() && (us > 0.0) == talks, "{us}");
+    }
+
+    #[test]
+    fn attention_of_any_shape_has_a_finite_positive_price_that_grows_with_context(
+        geometry in (1_u32..128, 1_u32..16, 1_u32..512),
+        window in prop_oneof![Just(0_u32), 1_u32..9_000],
+        rows in prop::collection::vec((1_u32..9_000, 0_u32..200_000), 0..5),
+        contexts in prop::collection::vec(0_u32..1_000_000, 1..70),
+    ) {
+        let (group, kv_heads, head_dim) = geometry;
+        let kv_format = FormatName::Bf16;
+        let shape = PrimitiveShape::Attention { query_heads: group * kv_heads, kv_heads, head_dim, kv_group: 0, window, sinks: false, kv_format };
+        let work = |primitive| layer(0, primitive, "any/kernel", shape, RowSet::Requests);
+        let plan = PoolPlan { layers: vec![work(Primitive::AttentionDecode), work(Primitive::AttentionPrefill)], ..mixture("h100") };
+        let mut plan = model("h100").compile(&plan).unwrap();
+        let prefill = rows.iter().map(|&(query, context)| blis_contracts::step::PrefillRow { query, context }).collect();
+        let rank = RankStep { decode: contexts, prefill, sampled: 1, padded_tokens: 1, launch: Launch::Full };
+        let before = plan.price(&step(rank.clone())).device_ns;
+        prop_assert!(before.is_finite() && before > 0.0);
+        let mut later = rank.clone();
+        later.decode.iter_mut().for_each(|context| *context += 1_000);
+        prop_assert!(plan.price(&step(later)).device_ns >= before * 0.999_999);
+        let mut later = rank;
+        later.prefill.iter_mut().for_each(|row| row.context += 1_000);
+        prop_assert!(plan.price(&step(later)).device_ns >= before);
+    }
+}
+
+#[test]
+fn a_plan_of_one_layer_or_of_windows_alone_or_without_attention_is_priced() {
+    let whole = mixture("h200");
+    let attention = |work: &&LoweredLayer| matches!(work.shape, PrimitiveShape::Attention { .. });
+    let windowed = |work: &&LoweredLayer| matches!(work.shape, PrimitiveShape::Attention { window: 128, .. });
+    let parts: [Vec<LoweredLayer>; 4] = [
+        whole.layers.iter().filter(|work| work.layer == 0).cloned().collect(),
+        whole.layers.iter().filter(|work| !attention(work) || windowed(work)).cloned().collect(),
+        whole.layers.iter().filter(|work| !attention(work)).cloned().collect(),
+        whole.layers.iter().filter(attention).cloned().collect(),
+    ];
+    for layers in parts {
+        let mut plan = model("h200").compile(&PoolPlan { layers, ..mixture("h200") }).unwrap();
+        let price = plan.price(&step(crate::fixture::mixed(&[10, 300_000], 500, 4_000)));
+        assert!(price.device_ns.is_finite() && price.device_ns > 0.0);
+    }
+}
+
+#[test]
+fn work_over_rows_it_cannot_read_is_refused_by_name() {
+    let shape = PrimitiveShape::Stream { bytes_per_row: 8 };
+    let refused = |work: LoweredLayer| model("h200").compile(&only("h200", work)).unwrap_err().to_string();
+    assert!(refused(layer(0, Primitive::Norm, "any/kernel", shape, RowSet::Requests)).contains("`norm`"));
+    assert!(refused(layer(0, Primitive::Gemm, "any/kernel", shape, RowSet::Tokens)).contains("`gemm`"));
+    let stray =
+        LoweredLayer { stage: 1, kernel: KernelImpl::named("any", "kernel"), ..layer(0, Primitive::Norm, "a/b", shape, RowSet::Tokens) };
+    assert!(refused(stray).contains("stage 1"));
+}
