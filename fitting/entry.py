@@ -27,8 +27,9 @@ class Report:
         """The report as a page: every entry's error on rows it was not fitted to, and by part of them."""
         lines = [
             "# Held-out errors", "",
-            "Relative error of the rounded coefficients on rows left out of the fit (`NOTES.md` says which); bias is the median signed error.",
-            "Written by the fitting command; `own rows` of a collective are the rows its final ranges were chosen on.", "",
+            "Relative error of rounded coefficients; bias is the median signed error. `held out` and the parts below it are rows left out of",
+            "that fit (`NOTES.md` says which); the registry then carries a fit of all rows, whose own error is the line `shipped fit`.",
+            "Written by the fitting command.", "",
             "| family | chip | entry | part | rows | median | p90 | bias |", "|---|---|---|---|---:|---:|---:|---:|",
         ]
         for family, chip, kernel, part, rows, median, p90, bias in self.rows:
@@ -54,7 +55,7 @@ def scope(name, primitive, kernel, tensor_format=None, group=None):
 
 def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=None, clusters=None,
            ranges=(), method="transferred", reason=TABLE_RULE, parts=(), sources=None, nuisance=(), form_name=None):
-    """Fits on the rows that are not held out, reports on those that are. `nuisance` names coefficients of the measurement (not of
+    """Fits without the rows held out, reports the error on those, then fits all rows for the entry. `nuisance` names coefficients of the measurement (not of
     the kernel), which the entry leaves out; `form_name` is then the form without them."""
     observed = table["latency_us"]
     take = lambda mask: {k: v[mask] if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
@@ -67,6 +68,8 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
     for label, mask in parts:
         if (held & mask).any():
             report.add(family, chip, kernel, label, solution.error(take(held & mask), observed[held & mask]))
+    solution = Problem(form, inputs, observed, free, fixed).solve(clusters, solution.z)     # what is shipped: all rows
+    report.add(family, chip, kernel, "all rows, shipped fit", solution.error(inputs, observed))
     coefficients, curves = ({n: v for n, v in block.items() if n not in nuisance} for block in solution.blocks())
     for name, value in (fixed or {}).items():
         coefficients[name] = {"value": value, "unit": "ratio", "interval": [value, value]}
@@ -74,7 +77,7 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
         head, method=method, form=form_name or form.__name__, coefficients=coefficients, curves=curves,
         range={name: span(inputs[name]) for name in ranges}, boundary=DEVICE_GRAPH,
         sources=sources or [table.cite()],
-        fit=dict(rows=int(train.sum()), held_out=int(held.sum()), **summary(error)), reason=reason,
+        fit=dict(rows=len(observed), held_out=int(held.sum()), **summary(error)), reason=reason,
     )
     return entry, solution
 

@@ -68,19 +68,18 @@ class Problem:
     def residual(self, z):
         return np.log(self.form(self.inputs, self.values(z)) / self.observed)
 
-    def solve(self, clusters):
-        start = np.concatenate([f.encode() for f in self.free])
+    def solve(self, clusters, start=None):
+        start = np.concatenate([f.encode() for f in self.free]) if start is None else start
         low, high = (np.concatenate(v) for v in zip(*(bounds(f) for f in self.free)))
         found = least_squares(
             self.residual, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high), loss="soft_l1",
-            f_scale=LOSS_SCALE, xtol=1e-10, ftol=1e-10, gtol=1e-10, max_nfev=200,
+            f_scale=LOSS_SCALE, xtol=1e-9, ftol=1e-9, gtol=1e-9, max_nfev=100,
         )
         return Fitted(self, found.x, self._spread(found, clusters))
 
     def _spread(self, found, clusters):
         """Standard 95% limits in the encoded space, by the one-step bootstrap over clusters."""
-        jacobian, residual = found.jac, self.residual(found.x)
-        jacobian = self._plain_jacobian(found.x) if jacobian is None else jacobian
+        residual = self.residual(found.x)
         robust = 1.0 / np.sqrt(1.0 + (residual / LOSS_SCALE) ** 2)
         names, index = np.unique(clusters, return_inverse=True)
         plain = self._plain_jacobian(found.x)
