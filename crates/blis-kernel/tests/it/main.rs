@@ -4,6 +4,7 @@ mod fixture;
 
 mod memo;
 mod memory;
+mod perturbation;
 mod properties;
 mod registry;
 mod report;
