@@ -2,7 +2,7 @@
 //!
 //! A port, not an imitation: each decision is upstream's, taken in upstream's order, and compared with traces recorded from upstream's
 //! own code. The modelled release is stated in `upstream.toml` and nowhere else. Reading order: [`config`], then the engine core:
-//! [`request`], [`kv`], [`sched`], [`kv_sizing`], [`cudagraph`], [`engine`], and [`trace`], which shows it at work.
+//! [`request`], [`kv`], [`sched`], [`kv_sizing`], [`cudagraph`], [`lowering`], [`engine`], and [`trace`], which shows it at work.
 
 pub mod config;
 
@@ -10,6 +10,7 @@ pub mod cudagraph;
 pub mod engine;
 pub mod kv;
 pub mod kv_sizing;
+pub mod lowering;
 pub mod request;
 pub mod sched;
 pub mod trace;

@@ -1,0 +1,90 @@
+//! Which kernel attends: within the backend the configuration resolved, one for prompts and one for decodes.
+//!
+//! upstream: vllm `v1/attention/backends/flashinfer.py::FlashInferMetadataBuilder`, `utils/flashinfer.py::use_trtllm_attention`, `can_use_trtllm_attention`
+//!
+//! Left out: choices that depend on a batch (FlashInfer's own decode for more than 256 tokens is reached only off Blackwell).
+
+use super::names::{
+    FLASH_ATTN_2, FLASH_ATTN_3, FLASH_ATTN_4, FLASHINFER_DECODE, FLASHINFER_PREFILL, FLASHINFER_PREFILL_HOPPER, FLEX_ATTENTION, KernelName,
+    TRITON_ATTENTION, TRTLLM_DECODE, TRTLLM_PREFILL, XQA_DECODE,
+};
+use super::site::Site;
+use crate::config::AttentionBackend;
+
+/// A kernel, and when it is chosen.
+struct Row {
+    holds: fn(&Site<'_>, bool) -> bool,
+    kernel: KernelName,
+}
+
+const fn row(holds: fn(&Site<'_>, bool) -> bool, kernel: KernelName) -> Row {
+    Row { holds, kernel }
+}
+
+/// Kernels for prompts, in order.
+const PREFILL: &[Row] = &[
+    row(|site, _| uses(site, AttentionBackend::TritonAttn), TRITON_ATTENTION),
+    row(|site, _| uses(site, AttentionBackend::FlexAttention), FLEX_ATTENTION),
+    row(|site, _| flash_attn(site, 4), FLASH_ATTN_4),
+    row(|site, _| flash_attn(site, 3), FLASH_ATTN_3),
+    row(|site, _| uses(site, AttentionBackend::FlashAttn), FLASH_ATTN_2),
+    row(trtllm_prefill, TRTLLM_PREFILL),
+    row(|site, _| site.family(9), FLASHINFER_PREFILL_HOPPER),
+    row(|_, _| true, FLASHINFER_PREFILL),
+];
+
+/// Kernels for decodes, in order.
+const DECODE: &[Row] = &[
+    row(|site, _| uses(site, AttentionBackend::TritonAttn), TRITON_ATTENTION),
+    row(|site, _| uses(site, AttentionBackend::FlexAttention), FLEX_ATTENTION),
+    row(|site, _| flash_attn(site, 4), FLASH_ATTN_4),
+    row(|site, _| flash_attn(site, 3), FLASH_ATTN_3),
+    row(|site, _| uses(site, AttentionBackend::FlashAttn), FLASH_ATTN_2),
+    row(|site, _| site.family(10) && trtllm_allowed(site), TRTLLM_DECODE),
+    row(|site, _| (site.capability == (9, 0) || site.family(12)) && trtllm_allowed(site), XQA_DECODE),
+    row(|_, _| true, FLASHINFER_DECODE),
+];
+
+/// The kernel for prompts of layers with or without sinks.
+pub(super) fn prefill(site: &Site<'_>, sinks: bool) -> KernelName {
+    decide(PREFILL, site, sinks)
+}
+
+/// The kernel for decodes.
+pub(super) fn decode(site: &Site<'_>, sinks: bool) -> KernelName {
+    decide(DECODE, site, sinks)
+}
+
+/// Whether attention writes its output quantised, so that the output projection reads it as it is.
+/// upstream: vllm `compilation/passes/fusion/attn_quant_fusion.py`, `v1/attention/backends/flashinfer.py::FlashInferImpl.fused_output_quant_supported`
+pub(super) fn quantises_output(site: &Site<'_>, sinks: bool) -> bool {
+    let compilation = &site.resolved.compilation;
+    let in_one_graph = site.compiled() && compilation.passes.fuse_attn_quant && !compilation.splits_at_attention;
+    let kernels = (prefill(site, sinks), decode(site, sinks)) == (TRTLLM_PREFILL, TRTLLM_DECODE);
+    in_one_graph && kernels && site.resolved.cache.kv_cache_dtype.is_quantized()
+}
+
+fn decide(table: &[Row], site: &Site<'_>, sinks: bool) -> KernelName {
+    table.iter().find(|row| (row.holds)(site, sinks)).expect("the last row always holds").kernel
+}
+
+fn uses(site: &Site<'_>, backend: AttentionBackend) -> bool {
+    site.resolved.attention.backend == backend
+}
+
+fn flash_attn(site: &Site<'_>, version: u8) -> bool {
+    uses(site, AttentionBackend::FlashAttn) && site.resolved.attention.flash_attn_version == Some(version)
+}
+
+fn trtllm_allowed(site: &Site<'_>) -> bool {
+    site.resolved.attention.use_trtllm_attention != Some(false)
+}
+
+/// On Blackwell, unless forbidden: where queries are quantised, for sinks, for a cache in the model's own type, or where demanded.
+fn trtllm_prefill(site: &Site<'_>, sinks: bool) -> bool {
+    let attention = &site.resolved.attention;
+    let quantised = site.resolved.cache.kv_cache_dtype.is_quantized();
+    let quantised_queries = quantised && !attention.disable_flashinfer_q_quantization;
+    let wanted = quantised_queries || sinks || !quantised || attention.use_trtllm_attention == Some(true);
+    site.family(10) && trtllm_allowed(site) && wanted
+}

@@ -1,0 +1,165 @@
+//! Which kernel sums over the ranks, by the size of what is summed.
+//!
+//! upstream: vllm `distributed/device_communicators/cuda_communicator.py::CudaCommunicator.all_reduce`, `distributed/device_communicators/all_reduce_utils.py`
+//! upstream: vllm `compilation/passes/fusion/allreduce_rms_fusion.py::AllReduceFusionPass.is_applicable_for_range`
+//!
+//! Upstream asks its communicators in turn whether they take a tensor of that size; the answers become ranges of rows. FlashInfer's
+//! workspace is taken to hold what it was sized for. Left out: groups over several nodes, links other than NVLink.
+
+use blis_contracts::plan::RowRange;
+
+use super::names::{CUSTOM_ALL_REDUCE, FLASHINFER_ALL_REDUCE, KernelName, NCCL_ALL_REDUCE, NCCL_SYMMETRIC_ALL_REDUCE, SYMMETRIC_MEMORY};
+use super::site::Site;
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of vLLM's all-reduce buffer. upstream: vllm `distributed/device_communicators/custom_all_reduce.py::CustomAllreduce.__init__`
+pub(super) const CUSTOM_BUFFER_BYTES: u64 = 8 * MIB;
+
+/// Sizes up to which a communicator is used, by compute capability and ranks.
+struct Limit {
+    capability: (u32, u32),
+    ranks: u32,
+    /// `CUSTOM_ALL_REDUCE_MAX_SIZES`: exclusive, and only where symmetric memory works.
+    custom: u64,
+    /// `SYMM_MEM_ALL_REDUCE_MAX_SIZES`: inclusive.
+    symmetric: u64,
+    /// `FI_ALLREDUCE_FUSION_MAX_SIZE_MB`: inclusive; 0 where FlashInfer has no kernel.
+    flashinfer: u64,
+}
+
+const LIMITS: &[Limit] = &[
+    Limit { capability: (9, 0), ranks: 2, custom: 64 * MIB, symmetric: 64 * MIB, flashinfer: 64 * MIB },
+    Limit { capability: (9, 0), ranks: 4, custom: 32 * MIB, symmetric: 32 * MIB, flashinfer: 2 * MIB },
+    Limit { capability: (9, 0), ranks: 6, custom: MIB / 2, symmetric: 64 * MIB, flashinfer: 0 },
+    Limit { capability: (9, 0), ranks: 8, custom: MIB / 4, symmetric: 64 * MIB, flashinfer: MIB / 2 },
+    Limit { capability: (10, 0), ranks: 2, custom: 2 * MIB, symmetric: 8 * MIB, flashinfer: 64 * MIB },
+    Limit { capability: (10, 0), ranks: 4, custom: 2 * MIB, symmetric: 32 * MIB, flashinfer: 32 * MIB },
+    Limit { capability: (10, 0), ranks: 6, custom: MIB, symmetric: 128 * MIB, flashinfer: 0 },
+    Limit { capability: (10, 0), ranks: 8, custom: MIB, symmetric: 128 * MIB, flashinfer: MIB },
+    Limit { capability: (10, 3), ranks: 2, custom: 4 * MIB, symmetric: 4 * MIB, flashinfer: 64 * MIB },
+    Limit { capability: (10, 3), ranks: 4, custom: 4 * MIB, symmetric: 32 * MIB, flashinfer: 64 * MIB },
+    Limit { capability: (10, 3), ranks: 6, custom: 8 * MIB, symmetric: 32 * MIB, flashinfer: 0 },
+    Limit { capability: (10, 3), ranks: 8, custom: 4 * MIB, symmetric: 64 * MIB, flashinfer: 4 * MIB },
+];
+
+/// Ranks vLLM's all-reduce serves.
+const CUSTOM_RANKS: [u32; 4] = [2, 4, 6, 8];
+
+/// Sizes between which NCCL's symmetric all-reduce leaves the field to others, by ranks: `NCCL_SYMM_MEM_ALL_REDUCE_CONFIG`.
+const NCCL_SYMMETRIC_GAPS: &[(u32, u64, u64)] = &[(4, 16 << 10, 512 << 10), (8, 16 << 10, 128 << 10)];
+
+/// Rows for which all-reduce and norm run as one kernel; none where the pass is off or has no kernel.
+pub(super) fn fused_rows(site: &Site<'_>) -> Option<RowRange> {
+    let passes = &site.resolved.compilation.passes;
+    let most = passes.allreduce_fusion_max_tokens.filter(|_| passes.fuse_allreduce_rms && site.compiled() && site.ranks > 1)?;
+    let most = most.min(site.resolved.scheduler.max_num_batched_tokens);
+    (most > 0).then(|| RowRange { least: 0, most: rows(most) })
+}
+
+/// The kernels that sum rows of some bytes, each with the row counts it is used for, ascending.
+pub(super) fn all_reduce(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, KernelName)> {
+    let mut edges: Vec<u64> =
+        communicators(site).iter().flat_map(|c| [c.above.map(|bytes| bytes / bytes_per_row), c.most(bytes_per_row)]).flatten().collect();
+    edges.push(u64::from(u32::MAX));
+    edges.sort_unstable();
+    edges.dedup();
+    let mut pieces: Vec<(RowRange, KernelName)> = Vec::new();
+    let mut least = 0;
+    for edge in edges {
+        let most = rows(edge);
+        if most < least {
+            continue;
+        }
+        let bytes = u64::from(most) * bytes_per_row;
+        let kernel = communicators(site).iter().find(|c| c.takes(bytes)).expect("NCCL takes every size").kernel;
+        match pieces.last_mut() {
+            Some((range, last)) if *last == kernel => range.most = most,
+            _ => pieces.push((RowRange { least, most }, kernel)),
+        }
+        least = most.saturating_add(1);
+    }
+    pieces
+}
+
+/// Bytes of buffers that communicators keep for their life.
+pub(super) fn buffer_bytes(site: &Site<'_>) -> Vec<(&'static str, u64)> {
+    if site.ranks < 2 {
+        return Vec::new();
+    }
+    let mut buffers = Vec::new();
+    if custom_most(site).is_some() {
+        // Results in flight, the buffer eager calls copy through (as large as the largest collective it serves), and the registry.
+        buffers.push(("custom all-reduce", CUSTOM_BUFFER_BYTES + 16 * MIB + 8 * MIB));
+    }
+    if let Some(limit) = limit(site) {
+        if site.resolved.kernels.allreduce_use_symm_mem {
+            buffers.push(("symmetric-memory all-reduce", limit.symmetric));
+        }
+        if fused_rows(site).is_some() || (site.resolved.kernels.allreduce_use_flashinfer && limit.flashinfer > 0) {
+            let step = site.resolved.scheduler.max_num_batched_tokens * site.model.hidden_size * site.element_bytes();
+            // The kernel's slots rotate through three.
+            buffers.push(("FlashInfer all-reduce", 3 * limit.flashinfer.min(step)));
+        }
+    }
+    buffers
+}
+
+/// A communicator and the sizes it takes, in bytes.
+struct Communicator {
+    kernel: KernelName,
+    /// Sizes up to this are taken.
+    up_to: Option<u64>,
+    /// Sizes above this are taken too.
+    above: Option<u64>,
+}
+
+impl Communicator {
+    fn takes(&self, bytes: u64) -> bool {
+        self.up_to.is_none_or(|most| bytes <= most) || self.above.is_some_and(|least| bytes > least)
+    }
+
+    /// The greatest number of rows within `up_to`.
+    fn most(&self, bytes_per_row: u64) -> Option<u64> {
+        self.up_to.map(|bytes| bytes / bytes_per_row)
+    }
+}
+
+/// The communicators in the order upstream asks them.
+fn communicators(site: &Site<'_>) -> Vec<Communicator> {
+    let settings = &site.resolved.kernels;
+    let up_to = |kernel, most| Communicator { kernel, up_to: Some(most), above: None };
+    let flashinfer = limit(site).map(|limit| limit.flashinfer).filter(|&most| settings.allreduce_use_flashinfer && most > 0);
+    let symmetric = limit(site).map(|limit| limit.symmetric).filter(|_| settings.allreduce_use_symm_mem);
+    let gap = NCCL_SYMMETRIC_GAPS.iter().find(|(ranks, ..)| *ranks == site.ranks && settings.use_nccl_symm_mem);
+    let mut list = Vec::new();
+    // FlashInfer is asked before NCCL's symmetric memory.
+    list.extend(flashinfer.map(|most| up_to(FLASHINFER_ALL_REDUCE, most)));
+    list.extend(gap.map(|&(_, lower, upper)| Communicator {
+        kernel: NCCL_SYMMETRIC_ALL_REDUCE,
+        up_to: Some(lower),
+        above: Some(upper - 1),
+    }));
+    list.extend(custom_most(site).map(|most| up_to(CUSTOM_ALL_REDUCE, most)));
+    list.extend(symmetric.map(|most| up_to(SYMMETRIC_MEMORY, most)));
+    list.push(Communicator { kernel: NCCL_ALL_REDUCE, up_to: None, above: None });
+    list
+}
+
+fn limit(site: &Site<'_>) -> Option<&'static Limit> {
+    LIMITS.iter().find(|limit| limit.capability == site.capability && limit.ranks == site.ranks)
+}
+
+/// The greatest size vLLM's all-reduce takes: below its buffer, and below the table's limit where symmetric memory may take over.
+fn custom_most(site: &Site<'_>) -> Option<u64> {
+    let settings = &site.resolved.kernels;
+    if settings.disable_custom_all_reduce || !CUSTOM_RANKS.contains(&site.ranks) {
+        return None;
+    }
+    let limited = limit(site).filter(|_| settings.allreduce_use_symm_mem).map_or(CUSTOM_BUFFER_BYTES, |limit| limit.custom);
+    Some(limited.min(CUSTOM_BUFFER_BYTES) - 1)
+}
+
+fn rows(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

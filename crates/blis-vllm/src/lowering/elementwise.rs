@@ -1,0 +1,102 @@
+//! Which kernels only move data, and where quantising activations is part of another kernel.
+//!
+//! upstream: vllm `platforms/cuda.py::CudaPlatformBase.get_default_ir_op_priority`, `config/vllm.py::enable_norm_fusion`, `enable_act_fusion`
+//! upstream: vllm `compilation/passes/fusion/rms_quant_fusion.py`, `compilation/passes/fusion/act_quant_fusion.py`
+//!
+//! Compiled steps use the compiler's own code unless a custom operation is switched on. The compiler merges what it writes itself;
+//! where either side is a custom operation, a pass of upstream must be on.
+
+use blis_contracts::format::FormatName;
+
+use super::linear::{LinearChoice, scales_per_tensor};
+use super::names::{CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, INDUCTOR_FUSED, KernelName, TORCH_EMBEDDING, TORCH_PAD};
+use super::site::Site;
+
+/// What a matrix wants its input to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    /// As activations are, or quantised by the matrix's own kernel.
+    Plain,
+    /// 8-bit floats.
+    Fp8,
+    /// NVFP4, which no compiler writes.
+    Nvfp4,
+}
+
+impl Input {
+    /// What the chosen kernels of a matrix read.
+    pub(super) fn of(choice: &LinearChoice) -> Self {
+        match (choice.format.weights, choice.format.activations) {
+            (FormatName::Fp8, FormatName::Fp8) => Self::Fp8,
+            (FormatName::Nvfp4, FormatName::Nvfp4) => Self::Nvfp4,
+            // Block-scaled kernels quantise their input themselves; the others read it as it is.
+            _ => Self::Plain,
+        }
+    }
+
+    /// Bytes of `width` elements as the matrix reads them, where `plain` is the size of an unquantised element.
+    pub(super) fn bytes(self, width: u64, plain: u64) -> u64 {
+        match self {
+            Self::Plain => plain * width,
+            Self::Fp8 => FormatName::Fp8.stored_bytes(1, width),
+            Self::Nvfp4 => FormatName::Nvfp4.stored_bytes(1, width),
+        }
+    }
+}
+
+/// The kernel of a norm.
+pub(super) fn norm(site: &Site<'_>) -> KernelName {
+    if site.custom_op("rms_norm") { CSRC_RMS_NORM } else { INDUCTOR_FUSED }
+}
+
+/// The kernel of a gated activation, which may write what the next matrix reads.
+pub(super) fn activation(site: &Site<'_>, input: Input) -> KernelName {
+    let with_quantisation =
+        activation_quantises(site, input) && (input == Input::Nvfp4 || site.custom_op("quant_fp8") && input == Input::Fp8);
+    if with_quantisation || site.custom_op("silu_and_mul") { CSRC_SILU_AND_MUL } else { INDUCTOR_FUSED }
+}
+
+/// The kernel that pads the residual stream for experts.
+pub(super) fn pad(site: &Site<'_>) -> KernelName {
+    if site.compiled() { INDUCTOR_FUSED } else { TORCH_PAD }
+}
+
+/// The kernel of rotary embedding.
+pub(super) fn rope(site: &Site<'_>) -> KernelName {
+    if site.custom_op("rotary_embedding") { CSRC_ROTARY } else { INDUCTOR_FUSED }
+}
+
+/// The kernel that looks embeddings up.
+pub(super) fn embedding(site: &Site<'_>) -> KernelName {
+    if site.compiled() { INDUCTOR_FUSED } else { TORCH_EMBEDDING }
+}
+
+/// Whether a norm writes its output quantised.
+pub(super) fn norm_quantises(site: &Site<'_>, input: Input) -> bool {
+    let native = !site.custom_op("rms_norm") && !site.custom_op("quant_fp8");
+    match input {
+        Input::Plain => true,
+        Input::Fp8 => site.compiled() && (native || site.resolved.compilation.passes.fuse_norm_quant),
+        Input::Nvfp4 => false,
+    }
+}
+
+/// Whether a gated activation writes its output quantised.
+pub(super) fn activation_quantises(site: &Site<'_>, input: Input) -> bool {
+    let native = !site.custom_op("silu_and_mul") && !site.custom_op("quant_fp8");
+    match input {
+        Input::Plain => true,
+        Input::Fp8 => site.compiled() && (native || site.resolved.compilation.passes.fuse_act_quant),
+        Input::Nvfp4 => site.compiled() && site.resolved.compilation.passes.fuse_act_quant,
+    }
+}
+
+/// Whether the fused all-reduce and norm quantises too: patterns exist for static scales, for NVFP4 on Blackwell.
+/// upstream: vllm `compilation/passes/fusion/allreduce_rms_fusion.py::AllReduceFusionPass.register_patterns`
+pub(super) fn fused_all_reduce_quantises(site: &Site<'_>, input: Input) -> bool {
+    match input {
+        Input::Plain => true,
+        Input::Fp8 => scales_per_tensor(site),
+        Input::Nvfp4 => site.capability >= (10, 0),
+    }
+}

@@ -1,0 +1,248 @@
+//! Which kernel runs the experts, and how it wants their weights padded and laid out.
+//!
+//! upstream: vllm `model_executor/layers/fused_moe/oracle/mxfp4.py::select_mxfp4_moe_backend`, `mxfp4_round_up_hidden_size_and_intermediate_size`
+//! upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::select_fp8_moe_backend`
+//! upstream: vllm `model_executor/layers/fused_moe/oracle/nvfp4.py::select_nvfp4_moe_backend`
+//! upstream: vllm `model_executor/layers/fused_moe/oracle/unquantized.py::select_unquantized_moe_backend`
+//!
+//! A table lists upstream's backends for one storage format in its order of preference; `--moe-backend` keeps the rows of that
+//! backend. For mxfp4, a requested activation format puts its variants first, and without a request only 16-bit variants take part.
+//! Left out: backends for expert parallelism, batched layouts and other vendors; emulation.
+
+use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::model::MixtureOfExperts;
+
+use super::LoweringError;
+use super::names::{
+    CUTLASS_EXPERTS, DEEPGEMM_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, HUMMING_EXPERTS, KernelName, MARLIN_EXPERTS,
+    OPENAI_TRITON_MXFP4, OPENAI_TRITON_MXFP4_UNFUSED, TRITON_EXPERTS, TRTLLM_EXPERTS,
+};
+use super::site::Site;
+use crate::config::MoeBackend;
+
+/// How a backend keeps the experts' scales and biases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// Scales as stored, biases in 16 bits.
+    Plain,
+    /// Scales as stored, biases in 32 bits.
+    WideBiases,
+    /// Scales swizzled for the chip's Triton kernels, biases in 32 bits.
+    TritonSwizzle,
+}
+
+/// The chosen backend with everything that follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ExpertsChoice {
+    pub(super) kernel: KernelName,
+    /// Weights as stored, activations as the kernel multiplies them.
+    pub(super) format: MatmulFormat,
+    /// Width of the residual stream as the kernel sees it.
+    pub(super) hidden: u64,
+    /// Width between an expert's projections on one rank, as the kernel sees it.
+    pub(super) intermediate: u64,
+    pub(super) storage: Storage,
+    /// Whether the residual stream is padded in front of the kernel.
+    pub(super) pads_input: bool,
+    /// Width of the output that the ranks sum.
+    pub(super) output: u64,
+}
+
+/// A backend of upstream.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// The `--moe-backend` that asks for it; none where nothing does.
+    backend: Option<MoeBackend>,
+    /// upstream's `is_supported_config`.
+    holds: fn(&Site<'_>) -> bool,
+    kernel: KernelName,
+    /// Activations, where they are not what the weights are usually multiplied with.
+    activations: Option<FormatName>,
+    /// Multiples that the residual stream and an expert's width are padded to.
+    multiples: (u64, u64),
+    storage: Storage,
+    /// Whether the kernel cuts its output back to the model's width.
+    trims_output: bool,
+    /// Whether the row takes part only when asked for.
+    on_request: bool,
+}
+
+const fn row(backend: MoeBackend, holds: fn(&Site<'_>) -> bool, kernel: KernelName) -> Row {
+    Row {
+        backend: Some(backend),
+        holds,
+        kernel,
+        activations: None,
+        multiples: (1, 1),
+        storage: Storage::Plain,
+        trims_output: false,
+        on_request: false,
+    }
+}
+
+const fn blackwell(site: &Site<'_>) -> bool {
+    site.family(10)
+}
+
+fn hopper(site: &Site<'_>) -> bool {
+    site.capability == (9, 0)
+}
+
+const fn always(_: &Site<'_>) -> bool {
+    true
+}
+
+/// gpt-oss experts: upstream's `_get_priority_backends_for_gpt_oss`.
+const MXFP4: &[Row] = &[
+    Row {
+        multiples: (256, 128),
+        storage: Storage::WideBiases,
+        trims_output: true,
+        ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS)
+    },
+    Row {
+        multiples: (256, 128),
+        storage: Storage::WideBiases,
+        trims_output: true,
+        activations: Some(FormatName::Mxfp8),
+        ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS)
+    },
+    Row {
+        multiples: (1, 64),
+        storage: Storage::TritonSwizzle,
+        ..row(MoeBackend::Triton, |site| site.capability >= (9, 0) && site.capability < (13, 0), OPENAI_TRITON_MXFP4)
+    },
+    Row { multiples: (128, 128), ..row(MoeBackend::FlashinferCutlass, hopper, FLASHINFER_CUTLASS_EXPERTS) },
+    Row {
+        multiples: (128, 128),
+        activations: Some(FormatName::Mxfp8),
+        ..row(MoeBackend::FlashinferCutlass, |site| site.capability >= (10, 0), FLASHINFER_CUTLASS_EXPERTS)
+    },
+    HUMMING,
+    Row { multiples: (256, 128), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
+    Row {
+        multiples: (1, 64),
+        storage: Storage::TritonSwizzle,
+        on_request: true,
+        ..row(MoeBackend::TritonUnfused, |site| site.capability >= (9, 0) && site.capability < (13, 0), OPENAI_TRITON_MXFP4_UNFUSED)
+    },
+];
+
+/// Humming outranks Marlin on Hopper; elsewhere it comes after it, where it is never reached.
+const HUMMING: Row = Row { backend: None, ..row(MoeBackend::Auto, hopper, HUMMING_EXPERTS) };
+
+/// 8-bit floats with one scale per tensor.
+const FP8: &[Row] = &[
+    row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS),
+    row(MoeBackend::FlashinferCutlass, |site| site.capability >= (9, 0), FLASHINFER_CUTLASS_EXPERTS),
+    row(MoeBackend::Triton, always, TRITON_EXPERTS),
+    Row { activations: Some(FormatName::Bf16), ..HUMMING },
+    Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
+];
+
+/// 8-bit floats with a scale per block; on Hopper without expert parallelism Triton comes first.
+const FP8_BLOCK: &[Row] = &[
+    Row { backend: None, ..row(MoeBackend::Auto, hopper, TRITON_EXPERTS) },
+    row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS),
+    row(MoeBackend::FlashinferCutlass, hopper, FLASHINFER_CUTLASS_EXPERTS),
+    row(MoeBackend::DeepGemm, deep_gemm, DEEPGEMM_EXPERTS),
+    row(MoeBackend::Triton, always, TRITON_EXPERTS),
+    Row { activations: Some(FormatName::Bf16), ..HUMMING },
+    Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
+];
+
+/// NVFP4.
+const NVFP4: &[Row] = &[
+    Row { multiples: (256, 1), trims_output: true, ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS) },
+    row(MoeBackend::FlashinferCutedsl, blackwell, FLASHINFER_CUTEDSL_EXPERTS),
+    row(MoeBackend::FlashinferCutlass, |site| site.capability >= (10, 0), FLASHINFER_CUTLASS_EXPERTS),
+    row(MoeBackend::Cutlass, |site| site.capability >= (10, 0), CUTLASS_EXPERTS),
+    Row { activations: Some(FormatName::Bf16), ..HUMMING },
+    Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
+];
+
+/// Unquantised: Triton first on Hopper, and for the clamped activation that FlashInfer's kernels lack.
+const UNQUANTISED: &[Row] = &[
+    Row { backend: None, ..row(MoeBackend::Auto, |site| site.family(9) || site.is_gpt_oss(), TRITON_EXPERTS) },
+    Row { multiples: (1, 128), ..row(MoeBackend::FlashinferTrtllm, |site| site.family(10) && !site.is_gpt_oss(), TRTLLM_EXPERTS) },
+    row(MoeBackend::FlashinferCutlass, |site| site.capability >= (9, 0), FLASHINFER_CUTLASS_EXPERTS),
+    row(MoeBackend::Triton, always, TRITON_EXPERTS),
+];
+
+/// upstream: vllm `utils/deep_gemm.py::is_deep_gemm_supported`, with the switch for experts.
+fn deep_gemm(site: &Site<'_>) -> bool {
+    let settings = &site.resolved.kernels;
+    settings.use_deep_gemm && settings.moe_use_deep_gemm && (hopper(site) || blackwell(site))
+}
+
+/// Chooses the backend of a layer's experts.
+pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsChoice, LoweringError> {
+    let stored = moe.expert_format;
+    let table = match stored.weights {
+        FormatName::Mxfp4 if site.is_gpt_oss() => MXFP4,
+        FormatName::Fp8 => FP8,
+        FormatName::Fp8Block => FP8_BLOCK,
+        FormatName::Nvfp4 => NVFP4,
+        FormatName::Bf16 | FormatName::Fp16 => UNQUANTISED,
+        FormatName::Fp32
+        | FormatName::Mxfp8
+        | FormatName::Mxfp4
+        | FormatName::Int4Group32
+        | FormatName::Int4Group128
+        | FormatName::Int8 => &[],
+    };
+    let requested = site.resolved.kernels.moe_backend;
+    let found = candidates(site, table, stored.weights, requested).into_iter().find(|row| (row.holds)(site));
+    let Some(row) = found else {
+        let (format, capability) = (stored.label(), site.capability);
+        return Err(if requested == MoeBackend::Auto {
+            LoweringError::NoKernel { what: "experts", format, capability }
+        } else {
+            LoweringError::ExpertsBackend { backend: requested.as_str(), format, capability }
+        });
+    };
+    Ok(shaped(site, moe, row))
+}
+
+/// The rows that take part, in the order they are tried.
+fn candidates(site: &Site<'_>, table: &[Row], weights: FormatName, requested: MoeBackend) -> Vec<Row> {
+    let asked = |row: &&Row| if requested == MoeBackend::Auto { !row.on_request } else { row.backend == Some(requested) };
+    let rows: Vec<Row> = table.iter().filter(asked).copied().collect();
+    if weights != FormatName::Mxfp4 {
+        return rows;
+    }
+    // upstream: `_filter_by_activation`.
+    let (narrow, wide): (Vec<Row>, Vec<Row>) = rows.iter().copied().partition(|row| row.activations == Some(FormatName::Mxfp8));
+    match (site.resolved.kernels.moe_activation_mxfp8, wide.is_empty()) {
+        (true, _) => [narrow, wide].concat(),
+        (false, true) => narrow,
+        (false, false) => wide,
+    }
+}
+
+fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
+    let usual = match moe.expert_format.weights {
+        FormatName::Mxfp4 | FormatName::Bf16 | FormatName::Fp16 => site.dtype(),
+        FormatName::Fp32
+        | FormatName::Fp8
+        | FormatName::Fp8Block
+        | FormatName::Mxfp8
+        | FormatName::Nvfp4
+        | FormatName::Int4Group32
+        | FormatName::Int4Group128
+        | FormatName::Int8 => moe.expert_format.activations,
+    };
+    let hidden = site.model.hidden_size.next_multiple_of(row.multiples.0);
+    let padded = hidden != site.model.hidden_size;
+    // TensorRT-LLM's quantisation to mxfp8 pads while it quantises. upstream: `GptOssMxfp4MoEMethod.skip_forward_padding`.
+    let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
+    ExpertsChoice {
+        kernel: row.kernel,
+        format: MatmulFormat { weights: moe.expert_format.weights, activations: row.activations.unwrap_or(usual) },
+        hidden,
+        intermediate: site.share(moe.intermediate_size).next_multiple_of(row.multiples.1),
+        storage: row.storage,
+        pads_input: padded && !quantises_and_pads,
+        output: if row.trims_output { site.model.hidden_size } else { hidden },
+    }
+}

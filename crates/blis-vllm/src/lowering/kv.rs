@@ -1,0 +1,51 @@
+//! The KV caches of the layers, as sizing and the plan see them.
+//!
+//! upstream: vllm `v1/kv_cache_interface.py::FullAttentionSpec`, `SlidingWindowSpec`
+
+use blis_contracts::model::ModelGraph;
+use blis_contracts::plan::KvGroup;
+use blis_contracts::units::{BytesPerRank, Tokens};
+
+use super::LoweringError;
+use super::site::{Site, attention_of};
+use crate::config::Resolved;
+use crate::kv::group::Attention;
+use crate::kv_sizing::LayerKv;
+use crate::kv_sizing::groups::{LayerGroup, group_layers};
+
+/// The KV cache of every layer, for start-up sizing.
+pub fn layers(model: &ModelGraph, resolved: &Resolved, chip: &blis_contracts::chip::Chip) -> Result<Vec<LayerKv>, LoweringError> {
+    Ok(of_site(&Site::new(model, resolved, chip)?))
+}
+
+fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
+    let layer = |(index, block)| {
+        let attention = attention_of(block);
+        // Keys and values.
+        let elements = 2 * u64::from(site.kv_heads(attention)) * u64::from(attention.head_dim);
+        LayerKv {
+            name: format!("model.layers.{index}.self_attn.attn"),
+            attention: attention.window.map_or(Attention::Full, |window| Attention::SlidingWindow { window }),
+            bytes_per_token: site.kv_format().stored_bytes(1, elements),
+        }
+    };
+    site.model.layers().enumerate().map(layer).collect()
+}
+
+/// The groups of layers that share block tables, and for each layer the index of its group.
+pub(super) fn groups(site: &Site<'_>) -> Result<(Vec<KvGroup>, Vec<u32>), LoweringError> {
+    let layers = of_site(site);
+    let groups = group_layers(&layers, site.resolved.cache.disable_hybrid_kv_cache_manager)?;
+    let mut of_layer = vec![0; layers.len()];
+    for (index, group) in (0..).zip(&groups) {
+        group.layers.iter().for_each(|&layer| of_layer[layer] = index);
+    }
+    let block_size = u64::from(site.resolved.cache.block_size);
+    let plan = |group: &LayerGroup| KvGroup {
+        layers: u32::try_from(group.layers.len()).expect("a model has fewer than 2^32 layers"),
+        tokens_per_block: Tokens::new(block_size),
+        bytes_per_block: BytesPerRank::new(group.layers.iter().map(|&layer| layers[layer].bytes_per_token * block_size).sum()),
+        window: group.window.unwrap_or(0),
+    };
+    Ok((groups.iter().map(plan).collect(), of_layer))
+}

@@ -1,0 +1,91 @@
+//! From a model graph, a resolved configuration and a chip to the plan the cost model prices.
+//!
+//! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
+//! file per primitive: [`linear`], [`experts`], [`attention`], [`collective`], [`elementwise`]. Their answers become the layers of
+//! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
+//! ([`buffers`]). The names of kernels stand in [`names`].
+//!
+//! What comes out is partial: it has no KV budget yet, because that is sized from the memory this plan takes.
+//!
+//! Left out: pipeline, data, expert and context parallelism, speculation, adapters and sequence-parallel experts, which the
+//! configuration refuses; models whose layers do not have exactly two norms.
+
+mod attention;
+mod buffers;
+mod collective;
+mod elementwise;
+mod experts;
+mod kv;
+mod linear;
+mod names;
+mod pass;
+mod pool;
+mod site;
+mod weights;
+
+#[cfg(test)]
+mod tests;
+
+use blis_contracts::chip::Chip;
+use blis_contracts::model::ModelGraph;
+use blis_contracts::plan::PoolPlan;
+
+use crate::config::Resolved;
+use crate::kv_sizing::KvSizingError;
+
+pub use kv::layers as kv_layers;
+pub use names::{KERNELS, KernelName};
+
+/// A configuration that cannot be lowered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoweringError {
+    /// Upstream finds no kernel.
+    #[error("{what} stored as {format}: upstream finds no kernel on compute capability {}.{}", capability.0, capability.1)]
+    NoKernel {
+        /// The layer.
+        what: &'static str,
+        /// Weights and activations.
+        format: String,
+        /// Of the chip.
+        capability: (u32, u32),
+    },
+    /// The backend the line names cannot serve the layer.
+    #[error(
+        "--moe-backend {backend}: it does not support experts stored as {format} on compute capability {}.{}",
+        capability.0, capability.1
+    )]
+    ExpertsBackend {
+        /// As the line names it.
+        backend: &'static str,
+        /// Weights and activations.
+        format: String,
+        /// Of the chip.
+        capability: (u32, u32),
+    },
+    /// A width that the ranks cannot share.
+    #[error("{what} of {size} cannot be shared by {ranks} ranks")]
+    Indivisible {
+        /// The width.
+        what: &'static str,
+        /// Its size.
+        size: u64,
+        /// Tensor-parallel ranks.
+        ranks: u32,
+    },
+    /// Something about the model that is not modelled.
+    #[error("the model `{model}` {reason}, which is not modelled")]
+    NotModelled {
+        /// The catalog name.
+        model: String,
+        /// What it has.
+        reason: String,
+    },
+    /// The layers' KV caches cannot be grouped.
+    #[error(transparent)]
+    Kv(#[from] KvSizingError),
+}
+
+/// Lowers a model: everything of the plan but its KV budget and blocks.
+pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
+    pool::plan(&site::Site::new(model, resolved, chip)?)
+}

@@ -1,0 +1,137 @@
+//! Every kernel the tables can name, by the library it ships in and that library's word for it.
+//!
+//! Coefficients are scoped by these names. A name added here appears in `kernel_impls.json`, which a test keeps in step.
+
+use blis_contracts::plan::KernelImpl;
+
+/// A kernel's library and variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelName {
+    /// The library it ships in.
+    pub library: &'static str,
+    /// The library's own name of it.
+    pub variant: &'static str,
+}
+
+impl KernelName {
+    /// The key coefficients are looked up by. No release states a hash of a kernel's code, so none is given.
+    pub fn to_impl(self) -> KernelImpl {
+        KernelImpl::named(self.library, self.variant)
+    }
+}
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])+ $name:ident = $library:literal / $variant:literal;)+) => {
+        $($(#[$doc])+ pub(super) const $name: KernelName = KernelName { library: $library, variant: $variant };)+
+
+        /// Every kernel the tables can name.
+        pub const KERNELS: &[KernelName] = &[$($name),+];
+    };
+}
+
+kernels! {
+    /// PyTorch's linear, which calls cuBLAS.
+    CUBLAS_LINEAR = "cublas" / "linear";
+    /// vLLM's CUTLASS product of 8-bit floats.
+    CUTLASS_FP8 = "cutlass" / "scaled-mm-fp8";
+    /// vLLM's CUTLASS product of block-scaled 8-bit floats.
+    CUTLASS_FP8_BLOCK = "cutlass" / "fp8-block";
+    /// vLLM's CUTLASS product of NVFP4.
+    CUTLASS_NVFP4 = "cutlass" / "nvfp4";
+    /// PyTorch's scaled product of 8-bit floats.
+    TORCH_FP8 = "torch" / "scaled-mm-fp8";
+    /// FlashInfer's product of 8-bit floats.
+    FLASHINFER_FP8 = "flashinfer" / "scaled-mm-fp8";
+    /// FlashInfer's product for few rows of block-scaled 8-bit floats.
+    FLASHINFER_SWAP_AB = "flashinfer" / "swap-ab-fp8-block";
+    /// FlashInfer's CuTe DSL product of bfloat16.
+    FLASHINFER_CUTEDSL_BF16 = "flashinfer" / "cutedsl-bf16";
+    /// FlashInfer's CuTe DSL product of NVFP4.
+    FLASHINFER_CUTEDSL_NVFP4 = "flashinfer" / "cutedsl-nvfp4";
+    /// FlashInfer's CUTLASS product of NVFP4.
+    FLASHINFER_CUTLASS_NVFP4 = "flashinfer" / "cutlass-nvfp4";
+    /// FlashInfer's TensorRT-LLM product of NVFP4.
+    FLASHINFER_TRTLLM_NVFP4 = "flashinfer" / "trtllm-gen-nvfp4";
+    /// FlashInfer's cuDNN product of NVFP4.
+    FLASHINFER_CUDNN_NVFP4 = "flashinfer" / "cudnn-nvfp4";
+    /// `DeepGEMM`'s product of block-scaled 8-bit floats.
+    DEEPGEMM_FP8_BLOCK = "deepgemm" / "fp8-block";
+    /// vLLM's Triton product of block-scaled 8-bit floats.
+    TRITON_FP8_BLOCK = "triton" / "fp8-block";
+    /// Marlin's product of narrow weights with 16-bit activations.
+    MARLIN_LINEAR = "marlin" / "linear";
+    /// Humming's product of narrow weights with 16-bit activations.
+    HUMMING_LINEAR = "humming" / "linear";
+    /// FlashAttention 2 in vLLM's build.
+    FLASH_ATTN_2 = "flash-attn" / "fa2";
+    /// FlashAttention 3 in vLLM's build.
+    FLASH_ATTN_3 = "flash-attn" / "fa3";
+    /// FlashAttention 4.
+    FLASH_ATTN_4 = "flash-attn" / "fa4";
+    /// TensorRT-LLM's prompt attention in FlashInfer.
+    TRTLLM_PREFILL = "flashinfer" / "trtllm-gen-prefill";
+    /// TensorRT-LLM's decode attention in FlashInfer.
+    TRTLLM_DECODE = "flashinfer" / "trtllm-gen-decode";
+    /// XQA's decode attention in FlashInfer.
+    XQA_DECODE = "flashinfer" / "xqa-decode";
+    /// FlashInfer's own prompt attention.
+    FLASHINFER_PREFILL = "flashinfer" / "fa2-prefill";
+    /// FlashInfer's own prompt attention on Hopper.
+    FLASHINFER_PREFILL_HOPPER = "flashinfer" / "fa3-prefill";
+    /// FlashInfer's own decode attention.
+    FLASHINFER_DECODE = "flashinfer" / "fa2-decode";
+    /// vLLM's Triton attention.
+    TRITON_ATTENTION = "triton" / "unified-attention";
+    /// PyTorch's flex attention.
+    FLEX_ATTENTION = "torch" / "flex-attention";
+    /// vLLM's Triton experts.
+    TRITON_EXPERTS = "triton" / "fused-moe";
+    /// `OpenAI`'s Triton experts for mxfp4.
+    OPENAI_TRITON_MXFP4 = "openai-triton" / "mxfp4";
+    /// The same with routing and activation as kernels of their own.
+    OPENAI_TRITON_MXFP4_UNFUSED = "openai-triton" / "mxfp4-unfused";
+    /// TensorRT-LLM's experts in FlashInfer.
+    TRTLLM_EXPERTS = "flashinfer" / "trtllm-gen-moe";
+    /// CUTLASS experts in FlashInfer.
+    FLASHINFER_CUTLASS_EXPERTS = "flashinfer" / "cutlass-moe";
+    /// CuTe DSL experts in FlashInfer.
+    FLASHINFER_CUTEDSL_EXPERTS = "flashinfer" / "cutedsl-moe";
+    /// `DeepGEMM` experts.
+    DEEPGEMM_EXPERTS = "deepgemm" / "moe";
+    /// vLLM's CUTLASS experts.
+    CUTLASS_EXPERTS = "cutlass" / "moe";
+    /// Marlin experts.
+    MARLIN_EXPERTS = "marlin" / "moe";
+    /// Humming experts.
+    HUMMING_EXPERTS = "humming" / "moe";
+    /// vLLM's own all-reduce over peer memory.
+    CUSTOM_ALL_REDUCE = "vllm-csrc" / "custom-all-reduce";
+    /// NCCL's all-reduce.
+    NCCL_ALL_REDUCE = "nccl" / "all-reduce";
+    /// NCCL's all-reduce over symmetric memory.
+    NCCL_SYMMETRIC_ALL_REDUCE = "nccl" / "symmetric-all-reduce";
+    /// PyTorch's all-reduce over symmetric memory.
+    SYMMETRIC_MEMORY = "torch" / "symmetric-memory";
+    /// FlashInfer's all-reduce alone.
+    FLASHINFER_ALL_REDUCE = "flashinfer" / "all-reduce";
+    /// FlashInfer's all-reduce with the norm that follows it.
+    FUSED_ALL_REDUCE_NORM = "flashinfer" / "fused-all-reduce-norm";
+    /// NCCL's all-gather.
+    NCCL_ALL_GATHER = "nccl" / "all-gather";
+    /// A kernel the compiler generated.
+    INDUCTOR_FUSED = "inductor" / "fused";
+    /// vLLM's norm.
+    CSRC_RMS_NORM = "vllm-csrc" / "rms-norm";
+    /// vLLM's gated activation.
+    CSRC_SILU_AND_MUL = "vllm-csrc" / "silu-and-mul";
+    /// vLLM's rotary embedding.
+    CSRC_ROTARY = "vllm-csrc" / "rotary-embedding";
+    /// vLLM's quantisation of activations.
+    CSRC_QUANTISE = "vllm-csrc" / "quantise";
+    /// PyTorch's padding of a tensor.
+    TORCH_PAD = "torch" / "pad";
+    /// PyTorch's look-up of embeddings.
+    TORCH_EMBEDDING = "torch" / "embedding";
+    /// vLLM's Triton sampler, which draws by adding Gumbel noise.
+    TRITON_SAMPLER = "triton" / "gumbel-sampler";
+}

@@ -1,0 +1,253 @@
+//! One forward pass on one rank, piece by piece, in the order it runs.
+//!
+//! upstream: vllm `model_executor/models/llama.py::LlamaModel.forward`, `model_executor/models/gpt_oss.py::GptOssModel.forward`
+//! upstream: vllm `model_executor/layers/logits_processor.py::LogitsProcessor._get_logits`
+//!
+//! A sum over the ranks and the norm behind it are one kernel for few rows and several for many. Writing keys and values to the
+//! cache belongs to attention, choosing experts and their activation to the experts; both are priced with them.
+
+use blis_contracts::format::MatmulFormat;
+use blis_contracts::model::{FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
+use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, RowSet};
+
+use super::collective::{all_reduce, fused_rows};
+use super::elementwise::{self, Input};
+use super::experts::{self, ExpertsChoice};
+use super::linear::{self, LinearChoice, Matrix};
+use super::names::{CSRC_QUANTISE, FUSED_ALL_REDUCE_NORM, KernelName, NCCL_ALL_GATHER, TRITON_SAMPLER};
+use super::site::{Site, attention_of};
+use super::{LoweringError, attention};
+
+/// The pieces of a pass. `kv_group` names each layer's KV group.
+pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLayer>, LoweringError> {
+    let blocks: Vec<&LayerBlock> = site.model.layers().collect();
+    let mut pass = Pass { site, layer: 0, pieces: Vec::new() };
+    let hidden = site.model.hidden_size;
+    let row = site.element_bytes() * hidden;
+    pass.stream(Primitive::Embedding, elementwise::embedding(site), 2 * row);
+    let first = blocks.first().map(|block| qkv(site, attention_of(block))).transpose()?;
+    pass.sum_and_norm(Sum::of_embedding(hidden), first.as_ref().map_or(Input::Plain, Input::of));
+    for (index, block) in (0..).zip(&blocks) {
+        pass.layer = index;
+        let next = blocks.get(index as usize + 1).map(|block| qkv(site, attention_of(block))).transpose()?;
+        let next = next.as_ref().map_or(Input::Plain, Input::of);
+        pass.attention(attention_of(block), kv_group[index as usize], into_feed_forward(site, block)?)?;
+        match &block.feed_forward {
+            FeedForward::Dense(_) => pass.dense(block, next)?,
+            FeedForward::MixtureOfExperts(moe) => pass.experts(moe, next)?,
+        }
+    }
+    pass.logits()?;
+    Ok(pass.pieces)
+}
+
+/// The fused query, key and value projection.
+pub(super) fn qkv(site: &Site<'_>, attention: &GroupedQueryAttention) -> Result<LinearChoice, LoweringError> {
+    let matrix = Matrix { columns: site.qkv_columns(attention), depth: site.model.hidden_size, format: attention.qkv_format };
+    linear::choose(site, "query, key and value projections", matrix)
+}
+
+/// What the feed-forward part wants its norm to write.
+fn into_feed_forward(site: &Site<'_>, block: &LayerBlock) -> Result<Input, LoweringError> {
+    match &block.feed_forward {
+        FeedForward::Dense(dense) => {
+            let columns = site.share(dense.intermediate_size) * if dense.gated { 2 } else { 1 };
+            let matrix = Matrix { columns, depth: site.model.hidden_size, format: dense.up_format };
+            Ok(Input::of(&linear::choose(site, "gate and up projections", matrix)?))
+        }
+        FeedForward::MixtureOfExperts(_) => Ok(Input::Plain),
+    }
+}
+
+/// A sum over the ranks with the norm behind it.
+#[derive(Debug, Clone, Copy)]
+struct Sum {
+    /// Width of what is summed.
+    width: u64,
+    /// Whether the norm adds the residual stream.
+    adds: bool,
+    /// Whether nothing stands between sum and norm.
+    adjacent: bool,
+}
+
+impl Sum {
+    const fn of_embedding(width: u64) -> Self {
+        Self { width, adds: false, adjacent: true }
+    }
+}
+
+struct Pass<'a> {
+    site: &'a Site<'a>,
+    layer: u32,
+    pieces: Vec<LoweredLayer>,
+}
+
+impl Pass<'_> {
+    fn push(&mut self, primitive: Primitive, kernel: KernelName, shape: PrimitiveShape, rows: RowSet, runs_for: RowRange) {
+        self.pieces.push(LoweredLayer { layer: self.layer, stage: 0, primitive, kernel: kernel.to_impl(), shape, rows, runs_for });
+    }
+
+    fn stream(&mut self, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
+        self.push(primitive, kernel, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, RowRange::ALL);
+    }
+
+    fn gemm(&mut self, matrix: Matrix, choice: &LinearChoice, rows: RowSet) {
+        let shape = PrimitiveShape::Gemm { columns: matrix.columns, depth: matrix.depth, format: choice.format };
+        for (range, kernel) in &choice.kernels {
+            self.push(Primitive::Gemm, *kernel, shape, rows, *range);
+        }
+    }
+
+    /// A quantisation of its own: reads activations, writes what the matrix reads.
+    fn quantise(&mut self, input: Input, width: u64, range: RowRange) {
+        let plain = self.site.element_bytes();
+        let bytes_per_row = plain * width + input.bytes(width, plain);
+        self.push(Primitive::Activation, CSRC_QUANTISE, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, range);
+    }
+
+    /// A sum over the ranks, the norm, and the quantisation for what comes next.
+    fn sum_and_norm(&mut self, sum: Sum, next: Input) {
+        let site = self.site;
+        let bytes_per_row = site.element_bytes() * sum.width;
+        let collective = PrimitiveShape::Collective { group: site.ranks, bytes_per_row };
+        let hidden = site.model.hidden_size;
+        let fused = fused_rows(site).filter(|_| sum.adjacent);
+        if let Some(range) = fused {
+            self.push(Primitive::AllReduce, FUSED_ALL_REDUCE_NORM, collective, RowSet::Tokens, range);
+            if !elementwise::fused_all_reduce_quantises(site, next) {
+                self.quantise(next, hidden, range);
+            }
+        }
+        let Some(rest) = fused.map_or(Some(RowRange::ALL), above) else { return };
+        if site.ranks > 1 {
+            for (range, kernel) in all_reduce(site, bytes_per_row) {
+                if let Some(range) = intersection(range, rest) {
+                    self.push(Primitive::AllReduce, kernel, collective, RowSet::Tokens, range);
+                }
+            }
+        }
+        let quantised = elementwise::norm_quantises(site, next);
+        let row = site.element_bytes() * hidden;
+        let written = if quantised { next.bytes(hidden, site.element_bytes()) } else { row };
+        // Reads the sum, and where it adds reads and writes the residual stream.
+        let bytes_per_row = row + written + if sum.adds { 2 * row } else { 0 };
+        self.push(Primitive::Norm, elementwise::norm(site), PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, rest);
+        if !quantised {
+            self.quantise(next, hidden, rest);
+        }
+    }
+
+    fn attention(&mut self, attention: &GroupedQueryAttention, kv_group: u32, next: Input) -> Result<(), LoweringError> {
+        let site = self.site;
+        let (columns, hidden) = (site.qkv_columns(attention), site.model.hidden_size);
+        let choice = qkv(site, attention)?;
+        self.gemm(Matrix { columns, depth: hidden, format: attention.qkv_format }, &choice, RowSet::Tokens);
+        let (query_heads, kv_heads) = (site.query_heads(attention), site.kv_heads(attention));
+        // Queries and keys, read and written; their norms are part of the same compiled kernel.
+        let turned = u64::from(query_heads + kv_heads) * u64::from(attention.head_dim) * site.element_bytes();
+        if attention.qk_norm && site.custom_op("rms_norm") {
+            self.stream(Primitive::Norm, elementwise::norm(site), 2 * turned);
+        }
+        self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned);
+        let shape = PrimitiveShape::Attention {
+            query_heads,
+            kv_heads,
+            head_dim: attention.head_dim,
+            kv_group,
+            window: attention.window.unwrap_or(0),
+            sinks: attention.sinks,
+            kv_format: site.kv_format(),
+        };
+        let prefill = attention::prefill(site, attention.sinks);
+        self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);
+        let decode = attention::decode(site, attention.sinks);
+        self.push(Primitive::AttentionDecode, decode, shape, RowSet::Requests, RowRange::ALL);
+        let depth = site.output_depth(attention);
+        let output = Matrix { columns: hidden, depth, format: attention.output_format };
+        let choice = linear::choose(site, "output projection", output)?;
+        let input = Input::of(&choice);
+        if input != Input::Plain && !attention::quantises_output(site, attention.sinks) {
+            self.quantise(input, depth, RowRange::ALL);
+        }
+        self.gemm(output, &choice, RowSet::Tokens);
+        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true }, next);
+        Ok(())
+    }
+
+    fn dense(&mut self, block: &LayerBlock, next: Input) -> Result<(), LoweringError> {
+        let FeedForward::Dense(dense) = &block.feed_forward else { unreachable!("called for dense layers") };
+        let (site, hidden) = (self.site, self.site.model.hidden_size);
+        let width = site.share(dense.intermediate_size);
+        let up_width = width * if dense.gated { 2 } else { 1 };
+        let up = Matrix { columns: up_width, depth: hidden, format: dense.up_format };
+        let choice = linear::choose(site, "gate and up projections", up)?;
+        self.gemm(up, &choice, RowSet::Tokens);
+        let down = Matrix { columns: hidden, depth: width, format: dense.down_format };
+        let choice = linear::choose(site, "down projection", down)?;
+        let input = Input::of(&choice);
+        let quantised = elementwise::activation_quantises(site, input);
+        let plain = site.element_bytes();
+        let written = if quantised { input.bytes(width, plain) } else { plain * width };
+        self.stream(Primitive::Activation, elementwise::activation(site, input), plain * up_width + written);
+        if !quantised {
+            self.quantise(input, width, RowRange::ALL);
+        }
+        self.gemm(down, &choice, RowSet::Tokens);
+        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true }, next);
+        Ok(())
+    }
+
+    fn experts(&mut self, moe: &MixtureOfExperts, next: Input) -> Result<(), LoweringError> {
+        let (site, hidden) = (self.site, self.site.model.hidden_size);
+        let router = Matrix { columns: moe.experts.into(), depth: hidden, format: moe.router_format };
+        let choice = linear::choose(site, "router", router)?;
+        self.gemm(router, &choice, RowSet::Tokens);
+        let ExpertsChoice { kernel, format, hidden: padded, intermediate, pads_input, output, .. } = experts::choose(site, moe)?;
+        if pads_input {
+            self.stream(Primitive::Activation, elementwise::pad(site), site.element_bytes() * (hidden + padded));
+        }
+        let shape = PrimitiveShape::Moe {
+            experts: moe.experts,
+            local_experts: moe.experts,
+            top_k: moe.top_k,
+            hidden: padded,
+            intermediate,
+            gated: moe.gated,
+            format,
+        };
+        self.push(Primitive::MoeExperts, kernel, shape, RowSet::Tokens, RowRange::ALL);
+        // A padded output is summed whole and cut afterwards, which keeps sum and norm apart.
+        self.sum_and_norm(Sum { width: output, adds: true, adjacent: output == hidden }, next);
+        Ok(())
+    }
+
+    fn logits(&mut self) -> Result<(), LoweringError> {
+        let site = self.site;
+        let vocabulary = site.share(site.padded_vocabulary());
+        let matrix = Matrix { columns: vocabulary, depth: site.model.hidden_size, format: output_format(site) };
+        let choice = linear::choose(site, "output embedding", matrix)?;
+        self.gemm(matrix, &choice, RowSet::Sampled);
+        if site.ranks > 1 {
+            let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: site.element_bytes() * vocabulary };
+            self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, RowSet::Sampled, RowRange::ALL);
+        }
+        let shape = PrimitiveShape::Sampling { vocabulary: site.model.vocab_size };
+        self.push(Primitive::Sampling, TRITON_SAMPLER, shape, RowSet::Sampled, RowRange::ALL);
+        Ok(())
+    }
+}
+
+/// How the output embedding is stored.
+pub(super) fn output_format(site: &Site<'_>) -> MatmulFormat {
+    site.model.output_projection
+}
+
+/// The row counts above a range.
+fn above(range: RowRange) -> Option<RowRange> {
+    (range.most < u32::MAX).then(|| RowRange { least: range.most + 1, most: u32::MAX })
+}
+
+fn intersection(a: RowRange, b: RowRange) -> Option<RowRange> {
+    let range = RowRange { least: a.least.max(b.least), most: a.most.min(b.most) };
+    (range.least <= range.most).then_some(range)
+}

@@ -1,0 +1,77 @@
+//! The plan as a whole: layout, graphs, host, front end and the step that start-up profiles.
+//!
+//! upstream: vllm `v1/worker/gpu/model_runner.py::GPUModelRunner.profile_run`, `v1/executor/abstract.py::Executor.get_class`
+//! upstream: vllm `v1/worker/gpu/cudagraph_utils.py::CudaGraphManager`
+
+use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, LoweredLayer, PoolPlan, RowSet};
+use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
+use blis_contracts::units::Blocks;
+
+use super::site::Site;
+use super::{LoweringError, buffers, kv, pass, weights};
+use crate::config::CudagraphMode;
+
+pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
+    let (kv, group_of) = kv::groups(site)?;
+    let layers = pass::layers(site, &group_of)?;
+    let scheduler = &site.resolved.scheduler;
+    Ok(PoolPlan {
+        hardware: site.chip.name.clone(),
+        model: site.model.name.clone(),
+        layout: Layout { tensor: site.ranks, ..Layout::SINGLE },
+        graphs: graphs(site, &layers),
+        layers,
+        buffers: buffers::list(site),
+        kv,
+        kv_budget: Vec::new(),
+        kv_blocks: Blocks::ZERO,
+        // One process where there is one rank, else one worker process for each.
+        host: HostPlan { overlapped: scheduler.async_scheduling, workers: if site.ranks > 1 { site.ranks } else { 0 } },
+        front_end: FrontEndPlan {
+            stream_interval: count(scheduler.stream_interval),
+            processes: site.resolved.api_server_count,
+            tokenises: true,
+            detokenises: true,
+        },
+        weights: weights::resident(site)?,
+        profiling: profiling(site),
+        in_flight: scheduler.max_concurrent_batches,
+    })
+}
+
+/// Which token counts replay a graph: pure decodes by the mode's first half, everything else by its second.
+fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
+    let compilation = &site.resolved.compilation;
+    let sizes: Vec<u32> = compilation.cudagraph_capture_sizes.iter().map(|&size| count(size)).collect();
+    let (decode, mixed) = (compilation.cudagraph_mode.decode(), compilation.cudagraph_mode.mixed());
+    let with = |mode: CudagraphMode| if decode == mode || mixed == mode { sizes.clone() } else { Vec::new() };
+    // A pass is cut at every attention call.
+    let stack = site.model.layer_count();
+    let pieces = if site.compiled() && compilation.splits_at_attention { stack + 1 } else { 1 };
+    let launched = |layer: &&LoweredLayer| layer.runs_for.contains(u32::MAX);
+    // Prompts and decodes of a layer are one call each, and an eager pass rarely has both.
+    let attention_calls = layers.iter().filter(|layer| layer.rows == RowSet::Requests).count();
+    GraphPolicy {
+        full: with(CudagraphMode::Full),
+        piecewise: with(CudagraphMode::Piecewise),
+        pieces: count(pieces as u64),
+        eager_launches: count((layers.iter().filter(launched).count() - attention_calls / 2) as u64),
+    }
+}
+
+/// As many requests as may run at once share a full step of prompt tokens, and each is sampled once.
+fn profiling(site: &Site<'_>) -> StepShape {
+    let tokens = count(site.resolved.scheduler.max_num_batched_tokens);
+    let requests = count(site.resolved.scheduler.max_num_seqs).min(tokens);
+    let query = tokens / requests;
+    let mut prefill = vec![PrefillRow { query, context: 0 }; requests as usize];
+    if let Some(last) = prefill.last_mut() {
+        last.query += tokens % requests;
+    }
+    let rank = RankStep { decode: Vec::new(), prefill, sampled: requests, padded_tokens: tokens, launch: Launch::Eager };
+    StepShape { ranks: vec![rank], stage: 0 }
+}
+
+fn count(value: u64) -> u32 {
+    u32::try_from(value).expect("a resolved count is far below 2^32")
+}

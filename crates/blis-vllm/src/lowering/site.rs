@@ -1,0 +1,133 @@
+//! Where a model is lowered: the model, the configuration, the chip, and the widths that follow from them.
+
+use blis_contracts::chip::Chip;
+use blis_contracts::format::FormatName;
+use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LayerBlock, ModelGraph};
+
+use super::LoweringError;
+use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
+
+/// The architecture whose experts have a clamped, interleaved activation and a class of their own upstream.
+const GPT_OSS: &str = "GptOssForCausalLM";
+
+/// Vocabulary rows are padded to a multiple of this. upstream: vllm `model_executor/layers/vocab_parallel_embedding.py::pad_vocab_size`
+const VOCABULARY_MULTIPLE: u64 = 64;
+
+/// What every table looks at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) model: &'a ModelGraph,
+    pub(super) resolved: &'a Resolved,
+    pub(super) chip: &'a Chip,
+    /// Compute capability, major and minor.
+    pub(super) capability: (u32, u32),
+    /// Tensor-parallel ranks.
+    pub(super) ranks: u32,
+}
+
+impl<'a> Site<'a> {
+    /// Checks that the ranks can share every width.
+    pub(super) fn new(model: &'a ModelGraph, resolved: &'a Resolved, chip: &'a Chip) -> Result<Self, LoweringError> {
+        let ranks = resolved.tensor_parallel_size;
+        let site = Self { model, resolved, chip, capability: chip.compute_capability.value, ranks };
+        site.check_width("a padded vocabulary", site.padded_vocabulary())?;
+        for block in model.blocks.values() {
+            if block.norms != 2 {
+                let reason = format!("has {} norms in a layer", block.norms);
+                return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+            }
+            let attention = attention_of(block);
+            site.check_width("a number of query heads", attention.query_heads.into())?;
+            if !attention.kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(attention.kv_heads) {
+                return Err(LoweringError::Indivisible { what: "a number of key heads", size: attention.kv_heads.into(), ranks });
+            }
+            match &block.feed_forward {
+                FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
+                FeedForward::MixtureOfExperts(moe) => site.check_width("an expert's intermediate size", moe.intermediate_size)?,
+            }
+        }
+        Ok(site)
+    }
+
+    fn check_width(&self, what: &'static str, size: u64) -> Result<(), LoweringError> {
+        if size.is_multiple_of(self.ranks.into()) { Ok(()) } else { Err(LoweringError::Indivisible { what, size, ranks: self.ranks }) }
+    }
+
+    /// Whether the chip belongs to a family of compute capabilities (upstream's `is_device_capability_family`).
+    pub(super) const fn family(&self, major: u32) -> bool {
+        self.capability.0 == major
+    }
+
+    pub(super) fn is_gpt_oss(&self) -> bool {
+        self.model.architecture == GPT_OSS
+    }
+
+    /// Whether steps run through the compiler, which then writes the kernels that only move data.
+    pub(super) fn compiled(&self) -> bool {
+        self.resolved.compilation.mode == CompilationMode::VllmCompile
+    }
+
+    /// Whether a custom operation runs instead of the compiler's own code.
+    pub(super) fn custom_op(&self, name: &str) -> bool {
+        !self.compiled() || self.resolved.compilation.custom_op_enabled(name)
+    }
+
+    /// The element type of activations.
+    pub(super) fn dtype(&self) -> FormatName {
+        match self.resolved.dtype {
+            Dtype::Bfloat16 => FormatName::Bf16,
+            Dtype::Float16 => FormatName::Fp16,
+        }
+    }
+
+    /// Bytes of one element of an activation.
+    pub(super) fn element_bytes(&self) -> u64 {
+        self.dtype().stored_bytes(1, 1)
+    }
+
+    /// How keys and values are stored.
+    pub(super) fn kv_format(&self) -> FormatName {
+        match self.resolved.cache.kv_cache_dtype {
+            KvCacheDtype::Auto => self.dtype(),
+            KvCacheDtype::Bfloat16 => FormatName::Bf16,
+            KvCacheDtype::Fp8 | KvCacheDtype::Fp8E4m3 => FormatName::Fp8,
+        }
+    }
+
+    /// A width shared evenly by the ranks.
+    pub(super) fn share(&self, width: u64) -> u64 {
+        width / u64::from(self.ranks)
+    }
+
+    pub(super) fn padded_vocabulary(&self) -> u64 {
+        self.model.vocab_size.next_multiple_of(VOCABULARY_MULTIPLE)
+    }
+
+    /// Query heads of one rank.
+    pub(super) fn query_heads(&self, attention: &GroupedQueryAttention) -> u32 {
+        attention.query_heads / self.ranks
+    }
+
+    /// Key heads of one rank: at least one, so that they are repeated where there are more ranks.
+    /// upstream: vllm `model_executor/layers/linear.py::QKVParallelLinear`
+    pub(super) fn kv_heads(&self, attention: &GroupedQueryAttention) -> u32 {
+        (attention.kv_heads / self.ranks).max(1)
+    }
+
+    /// Columns of the fused query, key and value projection on one rank.
+    pub(super) fn qkv_columns(&self, attention: &GroupedQueryAttention) -> u64 {
+        u64::from(self.query_heads(attention) + 2 * self.kv_heads(attention)) * u64::from(attention.head_dim)
+    }
+
+    /// Inner dimension of the output projection on one rank.
+    pub(super) fn output_depth(&self, attention: &GroupedQueryAttention) -> u64 {
+        u64::from(self.query_heads(attention)) * u64::from(attention.head_dim)
+    }
+}
+
+/// The attention part of a layer.
+pub(super) fn attention_of(block: &LayerBlock) -> &GroupedQueryAttention {
+    match &block.attention {
+        Attention::GroupedQuery(attention) => attention,
+    }
+}

@@ -1,0 +1,101 @@
+//! Lowering the catalog's models: which kernels run, what they multiply, and what stays resident.
+
+mod kernels;
+mod resident;
+mod shapes;
+
+use blis_contracts::chip::Chip;
+use blis_contracts::model::ModelGraph;
+use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
+use blis_contracts::strict::{Document, LineEndings};
+use serde::de::DeserializeOwned;
+
+use super::{LoweringError, lower};
+use crate::config::{Launch, Machine, read, resolve};
+
+macro_rules! catalog {
+    ($path:literal) => {
+        ($path, include_str!(concat!("../../../../catalog/", $path, ".yaml")))
+    };
+}
+
+/// The catalog's files, read as text: a crate of this layer does not depend on the catalog's.
+const CATALOG: &[(&str, &str)] = &[
+    catalog!("hardware/h100"),
+    catalog!("hardware/h200"),
+    catalog!("hardware/b200"),
+    catalog!("models/gpt-oss-20b/graph"),
+    catalog!("models/gpt-oss-120b/graph"),
+    catalog!("models/llama-3.1-8b-instruct/graph"),
+    catalog!("models/llama-3.1-70b-instruct/graph"),
+    catalog!("models/llama-3.1-70b-instruct-fp8/graph"),
+    catalog!("models/llama-3.1-70b-instruct-fp4/graph"),
+    catalog!("models/qwen3-8b/graph"),
+    catalog!("models/qwen3-32b-fp8/graph"),
+    catalog!("models/qwen3-30b-a3b/graph"),
+    catalog!("models/qwen3-30b-a3b-fp8/graph"),
+];
+
+fn load<T: DeserializeOwned>(path: &str) -> T {
+    let (_, text) = CATALOG.iter().find(|(name, _)| *name == path).unwrap_or_else(|| panic!("{path} is not listed"));
+    Document::parse(path, text.as_bytes(), LineEndings::Lf).unwrap().decode().unwrap()
+}
+
+fn model(name: &str) -> ModelGraph {
+    load(&format!("models/{name}/graph"))
+}
+
+fn chip(name: &str) -> Chip {
+    load(&format!("hardware/{name}"))
+}
+
+/// A launch line: model, chip, arguments.
+#[derive(Debug, Clone, Copy)]
+struct Line<'a>(&'a str, &'a str, &'a str);
+
+impl Line<'_> {
+    fn lower(self) -> Result<PoolPlan, LoweringError> {
+        let Self(name, chip_name, arguments) = self;
+        let (model, chip) = (model(name), chip(chip_name));
+        let (variables, arguments): (Vec<&str>, Vec<&str>) =
+            arguments.split(' ').filter(|word| !word.is_empty()).partition(|word| word.starts_with("VLLM_"));
+        let env: Vec<(String, String)> =
+            variables.iter().filter_map(|word| word.split_once('=')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let command = format!("vllm serve m {}", arguments.join(" "));
+        let stated = read(Launch { command: Some(&command), args: None, env: &env, written_for: None }).unwrap();
+        let resolved = resolve(&stated, Machine { model: &model, chip: &chip, gpus: 8 }).unwrap();
+        lower(&model, &resolved, &chip)
+    }
+
+    fn plan(self) -> PoolPlan {
+        self.lower().unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
+}
+
+/// A piece of work on one line: what, by what, over which rows, how large.
+fn written(piece: &LoweredLayer) -> String {
+    let rows = match piece.rows {
+        RowSet::Tokens => "tokens",
+        RowSet::Sampled => "sampled",
+        RowSet::Requests => "requests",
+    };
+    let range = match piece.runs_for {
+        RowRange::ALL => String::new(),
+        RowRange { least, most: u32::MAX } => format!(" from {least}"),
+        RowRange { least: 0, most } => format!(" to {most}"),
+        RowRange { least, most } => format!(" {least} to {most}"),
+    };
+    let shape = match piece.shape {
+        PrimitiveShape::Gemm { columns, depth, format } => format!("{depth} x {columns} {}", format.label()),
+        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group, window, sinks, kv_format } => {
+            format!("{query_heads}/{kv_heads} heads of {head_dim}, group {kv_group}, window {window}, sinks {sinks}, {kv_format}")
+        }
+        PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, gated, format } => {
+            format!("{top_k} of {experts} ({local_experts} here), {hidden} x {intermediate} gated {gated} {}", format.label())
+        }
+        PrimitiveShape::Collective { group, bytes_per_row } => format!("{bytes_per_row} B a row over {group}"),
+        PrimitiveShape::Stream { bytes_per_row } => format!("{bytes_per_row} B a row"),
+        PrimitiveShape::Sampling { vocabulary } => format!("{vocabulary} logits"),
+    };
+    format!("{} {}/{} {rows}{range}: {shape}", piece.primitive.as_str(), piece.kernel.library, piece.kernel.variant)
+}

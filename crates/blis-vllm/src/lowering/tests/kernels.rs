@@ -1,0 +1,184 @@
+//! Which kernels upstream's rules pick, by model, chip and arguments.
+
+use blis_contracts::plan::Primitive;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::lowering::KERNELS;
+
+/// The distinct kernels of some primitives, in the order they first run.
+fn kernels(plan: &PoolPlan, primitives: &[Primitive]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for piece in plan.layers.iter().filter(|piece| primitives.contains(&piece.primitive)) {
+        let format = match piece.shape {
+            PrimitiveShape::Gemm { format, .. } | PrimitiveShape::Moe { format, .. } => format!(" {}", format.label()),
+            PrimitiveShape::Attention { kv_format, .. } => format!(" {kv_format}"),
+            PrimitiveShape::Collective { .. } | PrimitiveShape::Stream { .. } | PrimitiveShape::Sampling { .. } => String::new(),
+        };
+        let name = format!("{}/{}{format}", piece.kernel.library, piece.kernel.variant);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
+}
+
+fn check(primitives: &[Primitive], cases: &[(Line<'_>, &str)]) {
+    for (line, expected) in cases {
+        assert_eq!(kernels(&line.plan(), primitives), *expected, "{line:?}");
+    }
+}
+
+#[test]
+fn experts_run_on_the_first_backend_that_supports_them_or_on_the_one_asked_for() {
+    let mxfp8 = "--quantization-config.moe.activation mxfp8";
+    check(
+        &[Primitive::MoeExperts],
+        &[
+            (Line("gpt-oss-120b", "h100", "--tensor-parallel-size 2"), "openai-triton/mxfp4 mxfp4"),
+            (Line("gpt-oss-120b", "h200", ""), "openai-triton/mxfp4 mxfp4"),
+            (Line("gpt-oss-120b", "h200", "--moe-backend marlin"), "marlin/moe mxfp4"),
+            (Line("gpt-oss-120b", "h200", "--moe-backend flashinfer_cutlass"), "flashinfer/cutlass-moe mxfp4"),
+            (Line("gpt-oss-120b", "b200", ""), "flashinfer/trtllm-gen-moe mxfp4"),
+            (Line("gpt-oss-120b", "b200", mxfp8), "flashinfer/trtllm-gen-moe mxfp4_mxfp8"),
+            (Line("gpt-oss-120b", "b200", &format!("{mxfp8} --moe-backend flashinfer_cutlass")), "flashinfer/cutlass-moe mxfp4_mxfp8"),
+            (Line("gpt-oss-120b", "b200", "--moe-backend marlin"), "marlin/moe mxfp4"),
+            (Line("qwen3-30b-a3b", "h100", ""), "triton/fused-moe bf16"),
+            (Line("qwen3-30b-a3b", "b200", ""), "flashinfer/trtllm-gen-moe bf16"),
+            (Line("qwen3-30b-a3b-fp8", "h200", ""), "triton/fused-moe fp8_block"),
+            (Line("qwen3-30b-a3b-fp8", "b200", ""), "flashinfer/trtllm-gen-moe fp8_block"),
+            (Line("qwen3-30b-a3b-fp8", "h200", "--moe-backend deep_gemm"), "deepgemm/moe fp8_block"),
+        ],
+    );
+}
+
+#[test]
+fn a_backend_that_cannot_run_the_experts_is_refused_by_its_name() {
+    let refused = Line("gpt-oss-120b", "h100", "--moe-backend flashinfer_trtllm").lower().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "--moe-backend flashinfer_trtllm: it does not support experts stored as mxfp4 on compute capability 9.0"
+    );
+    let refused = Line("gpt-oss-120b", "h100", "--moe-backend deep_gemm").lower().unwrap_err();
+    assert!(matches!(refused, LoweringError::ExpertsBackend { backend: "deep_gemm", .. }));
+}
+
+#[test]
+fn dense_matrices_run_on_the_first_kernel_that_supports_them_or_on_the_one_asked_for() {
+    check(
+        &[Primitive::Gemm],
+        &[
+            (Line("llama-3.1-8b-instruct", "h100", ""), "cublas/linear bf16"),
+            (Line("gpt-oss-120b", "b200", ""), "cublas/linear bf16"),
+            (Line("llama-3.1-70b-instruct-fp8", "h100", ""), "cutlass/scaled-mm-fp8 fp8, cublas/linear bf16"),
+            (Line("llama-3.1-70b-instruct-fp8", "h200", ""), "cutlass/scaled-mm-fp8 fp8, cublas/linear bf16"),
+            (Line("llama-3.1-70b-instruct-fp8", "b200", ""), "flashinfer/scaled-mm-fp8 fp8, cublas/linear bf16"),
+            (Line("llama-3.1-70b-instruct-fp8", "b200", "--linear-backend cutlass"), "cutlass/scaled-mm-fp8 fp8, cublas/linear bf16"),
+            (Line("llama-3.1-70b-instruct-fp4", "b200", ""), "flashinfer/cutedsl-nvfp4 nvfp4, cublas/linear bf16"),
+            (
+                Line("llama-3.1-70b-instruct-fp4", "b200", "VLLM_DISABLED_KERNELS=FlashInferCuteDslNvFp4LinearKernel"),
+                "flashinfer/cutlass-nvfp4 nvfp4, cublas/linear bf16",
+            ),
+            (
+                Line("llama-3.1-70b-instruct-fp4", "b200", "--linear-backend flashinfer_trtllm"),
+                "flashinfer/trtllm-gen-nvfp4 nvfp4, cublas/linear bf16",
+            ),
+            (Line("llama-3.1-70b-instruct-fp4", "h200", ""), "humming/linear nvfp4_bf16, cublas/linear bf16"),
+            (Line("qwen3-32b-fp8", "h200", ""), "flashinfer/swap-ab-fp8-block fp8_block, deepgemm/fp8-block fp8_block, cublas/linear bf16"),
+            (Line("qwen3-32b-fp8", "h200", "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER=0"), "deepgemm/fp8-block fp8_block, cublas/linear bf16"),
+            (Line("qwen3-32b-fp8", "h200", "VLLM_USE_DEEP_GEMM=0"), "cutlass/fp8-block fp8_block, cublas/linear bf16"),
+            (Line("qwen3-32b-fp8", "b200", ""), "deepgemm/fp8-block fp8_block, cublas/linear bf16"),
+        ],
+    );
+}
+
+#[test]
+fn attention_follows_the_resolved_backend() {
+    check(
+        &[Primitive::AttentionPrefill, Primitive::AttentionDecode],
+        &[
+            (Line("gpt-oss-120b", "h200", ""), "flash-attn/fa3 bf16"),
+            (Line("llama-3.1-70b-instruct-fp8", "h100", "--kv-cache-dtype fp8"), "flash-attn/fa3 fp8"),
+            (Line("llama-3.1-8b-instruct", "b200", ""), "flashinfer/trtllm-gen-prefill bf16, flashinfer/trtllm-gen-decode bf16"),
+            (Line("gpt-oss-120b", "b200", "--kv-cache-dtype fp8"), "flashinfer/trtllm-gen-prefill fp8, flashinfer/trtllm-gen-decode fp8"),
+            (
+                Line("llama-3.1-8b-instruct", "b200", "--attention-config.use_trtllm_attention false"),
+                "flashinfer/fa2-prefill bf16, flashinfer/fa2-decode bf16",
+            ),
+            (
+                Line("llama-3.1-8b-instruct", "h100", "--attention-backend FLASHINFER"),
+                "flashinfer/fa3-prefill bf16, flashinfer/xqa-decode bf16",
+            ),
+            (Line("llama-3.1-8b-instruct", "h100", "--attention-backend TRITON_ATTN"), "triton/unified-attention bf16"),
+        ],
+    );
+}
+
+#[test]
+fn sums_over_ranks_go_to_the_first_communicator_that_takes_their_size() {
+    let unfused = "--compilation-config.pass_config.fuse_allreduce_rms false";
+    let plain = |more: &str| format!("--tensor-parallel-size 8 {unfused} VLLM_ALLREDUCE_USE_FLASHINFER=0 {more}");
+    let others = "flashinfer/fused-all-reduce-norm, vllm-csrc/custom-all-reduce, torch/symmetric-memory, nccl/all-reduce";
+    check(
+        &[Primitive::AllReduce],
+        &[
+            (Line("llama-3.1-8b-instruct", "h100", ""), ""),
+            (Line("gpt-oss-120b", "h200", "--tensor-parallel-size 4"), others),
+            (
+                Line("gpt-oss-120b", "h200", &format!("--tensor-parallel-size 4 {unfused}")),
+                "flashinfer/all-reduce, vllm-csrc/custom-all-reduce, torch/symmetric-memory, nccl/all-reduce",
+            ),
+            (Line("llama-3.1-8b-instruct", "h200", &plain("")), "vllm-csrc/custom-all-reduce, torch/symmetric-memory, nccl/all-reduce"),
+            (Line("llama-3.1-8b-instruct", "h200", &plain("--disable-custom-all-reduce")), "torch/symmetric-memory, nccl/all-reduce"),
+            (Line("llama-3.1-8b-instruct", "h200", &plain("--disable-custom-all-reduce VLLM_ALLREDUCE_USE_SYMM_MEM=0")), "nccl/all-reduce"),
+        ],
+    );
+}
+
+#[test]
+fn the_ranges_of_a_sum_meet_without_gap_or_overlap() {
+    for (chip_name, ranks) in [("h100", 2), ("h200", 4), ("h200", 8), ("b200", 2), ("b200", 4), ("b200", 8)] {
+        for more in ["", "--moe-backend marlin"] {
+            let plan = Line("gpt-oss-120b", chip_name, &format!("--tensor-parallel-size {ranks} {more}")).plan();
+            for rows in [1, 31, 32, 182, 183, 364, 365, 1456, 1457, 23_301, 23_302, u32::MAX] {
+                let sums = plan.layers.iter().filter(|p| p.primitive == Primitive::AllReduce && p.runs_for.contains(rows)).count();
+                // One for the embedding and two for each of 36 layers.
+                assert_eq!(sums, 73, "{chip_name} {ranks} {more} {rows}");
+                let fused = plan.layers.iter().filter(|p| p.kernel.variant == "fused-all-reduce-norm" && p.runs_for.contains(rows)).count();
+                let norms = plan.layers.iter().filter(|p| p.primitive == Primitive::Norm && p.runs_for.contains(rows)).count();
+                assert_eq!(fused + norms, 73, "{chip_name} {ranks} {more} {rows}");
+            }
+        }
+    }
+}
+
+#[test]
+fn quantising_activations_is_a_kernel_of_its_own_only_where_nothing_absorbs_it() {
+    let quantisations = |line: Line<'_>, rows: u32| {
+        let plan = line.plan();
+        plan.layers.iter().filter(|p| p.kernel.variant == "quantise" && p.runs_for.contains(rows)).count()
+    };
+    let (fp8, fp4) = ("llama-3.1-70b-instruct-fp8", "llama-3.1-70b-instruct-fp4");
+    // Norms and activations write 8-bit floats themselves; attention does so only where its pass is on.
+    assert_eq!(quantisations(Line(fp8, "h200", ""), 64), 80);
+    let one_graph = "--kv-cache-dtype fp8 --compilation-config.pass_config.fuse_attn_quant true";
+    assert_eq!(quantisations(Line(fp8, "b200", one_graph), 64), 0);
+    // Uncompiled, each of the four matrices of a layer has its own.
+    assert_eq!(quantisations(Line(fp8, "h200", "--enforce-eager"), 64), 4 * 80);
+    // No compiler writes NVFP4: norms leave it to a kernel, unless the fused all-reduce does it.
+    assert_eq!(quantisations(Line(fp4, "b200", ""), 64), 3 * 80);
+    assert_eq!(quantisations(Line(fp4, "b200", "--tensor-parallel-size 4"), 64), 80);
+    assert_eq!(quantisations(Line(fp4, "b200", "--tensor-parallel-size 4"), 4096), 3 * 80);
+}
+
+#[test]
+fn the_list_of_kernels_is_in_step_with_the_tables() {
+    let listed: Value = serde_json::from_str(include_str!("../../../kernel_impls.json")).unwrap();
+    let kernels: Vec<Value> = KERNELS.iter().map(|name| json!({"library": name.library, "variant": name.variant})).collect();
+    let expected = json!({ "kernels": kernels });
+    assert_eq!(listed, expected, "kernel_impls.json should read:\n{}", serde_json::to_string_pretty(&expected).unwrap());
+    let mut names = KERNELS.to_vec();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), KERNELS.len(), "a kernel is listed twice");
+}

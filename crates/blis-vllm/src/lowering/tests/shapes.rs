@@ -1,0 +1,134 @@
+//! The pieces of a layer, and the plan around them.
+
+use blis_contracts::plan::Layout;
+
+use super::*;
+
+fn layer(plan: &PoolPlan, index: u32) -> Vec<String> {
+    plan.layers.iter().filter(|piece| piece.layer == index).map(written).collect()
+}
+
+#[test]
+fn a_layer_of_gpt_oss_120b_on_four_ranks() {
+    let plan = Line("gpt-oss-120b", "h200", "--tensor-parallel-size 4").plan();
+    let sum = [
+        "collective.all_reduce flashinfer/fused-all-reduce-norm tokens to 364: 5760 B a row over 4",
+        "collective.all_reduce vllm-csrc/custom-all-reduce tokens 365 to 1456: 5760 B a row over 4",
+        "collective.all_reduce torch/symmetric-memory tokens 1457 to 5825: 5760 B a row over 4",
+        "collective.all_reduce nccl/all-reduce tokens from 5826: 5760 B a row over 4",
+        "norm inductor/fused tokens from 365: 23040 B a row",
+    ];
+    let attention = [
+        "gemm cublas/linear tokens: 2880 x 1280 bf16",
+        "rope inductor/fused tokens: 4608 B a row",
+        "attention.prefill flash-attn/fa3 requests: 16/2 heads of 64, group 1, window 0, sinks true, bf16",
+        "attention.decode flash-attn/fa3 requests: 16/2 heads of 64, group 1, window 0, sinks true, bf16",
+        "gemm cublas/linear tokens: 1024 x 2880 bf16",
+    ];
+    let experts = [
+        "gemm cublas/linear tokens: 2880 x 128 bf16",
+        "moe.experts openai-triton/mxfp4 tokens: 4 of 128 (128 here), 2880 x 768 gated true mxfp4",
+    ];
+    assert_eq!(layer(&plan, 1), [&attention[..], &sum, &experts, &sum].concat());
+    assert_eq!(plan.layout, Layout { tensor: 4, ..Layout::SINGLE });
+    assert_eq!((plan.kv.len(), plan.kv[0].window, plan.kv[1].window), (2, 128, 0));
+    // 18 layers of a group, 16 tokens, keys and values of two heads of 64 in 16 bits.
+    assert_eq!(plan.kv[0].bytes_per_block.get(), 18 * 16 * 2 * 2 * 64 * 2);
+}
+
+#[test]
+fn padded_experts_are_padded_in_front_and_summed_whole() {
+    let plan = Line("gpt-oss-120b", "h200", "--tensor-parallel-size 4 --moe-backend marlin").plan();
+    let layer = layer(&plan, 1);
+    let after_router = &layer[layer.iter().position(|line| line.contains("x 128 bf16")).unwrap() + 1..];
+    assert_eq!(
+        after_router,
+        [
+            "activation inductor/fused tokens: 11904 B a row",
+            "moe.experts marlin/moe tokens: 4 of 128 (128 here), 3072 x 768 gated true mxfp4",
+            "collective.all_reduce flashinfer/all-reduce tokens to 341: 6144 B a row over 4",
+            "collective.all_reduce vllm-csrc/custom-all-reduce tokens 342 to 1365: 6144 B a row over 4",
+            "collective.all_reduce torch/symmetric-memory tokens 1366 to 5461: 6144 B a row over 4",
+            "collective.all_reduce nccl/all-reduce tokens from 5462: 6144 B a row over 4",
+            "norm inductor/fused tokens: 23040 B a row",
+        ]
+    );
+}
+
+#[test]
+fn a_layer_of_llama_70b_in_8_bits_on_one_rank() {
+    let plan = Line("llama-3.1-70b-instruct-fp8", "h100", "--tensor-parallel-size 1 --kv-cache-dtype fp8").plan();
+    assert_eq!(
+        layer(&plan, 40),
+        [
+            "gemm cutlass/scaled-mm-fp8 tokens: 8192 x 10240 fp8",
+            "rope inductor/fused tokens: 36864 B a row",
+            "attention.prefill flash-attn/fa3 requests: 64/8 heads of 128, group 0, window 0, sinks false, fp8",
+            "attention.decode flash-attn/fa3 requests: 64/8 heads of 128, group 0, window 0, sinks false, fp8",
+            "activation vllm-csrc/quantise tokens: 24576 B a row",
+            "gemm cutlass/scaled-mm-fp8 tokens: 8192 x 8192 fp8",
+            "norm inductor/fused tokens: 57344 B a row",
+            "gemm cutlass/scaled-mm-fp8 tokens: 8192 x 57344 fp8",
+            "activation inductor/fused tokens: 143360 B a row",
+            "gemm cutlass/scaled-mm-fp8 tokens: 28672 x 8192 fp8",
+            "norm inductor/fused tokens: 57344 B a row",
+        ]
+    );
+}
+
+#[test]
+fn logits_are_computed_over_a_share_of_the_padded_vocabulary_gathered_and_sampled() {
+    let plan = Line("gpt-oss-20b", "h100", "--tensor-parallel-size 8").plan();
+    let sampled: Vec<String> = plan.layers.iter().filter(|piece| piece.rows == RowSet::Sampled).map(written).collect();
+    assert_eq!(
+        sampled,
+        [
+            "gemm cublas/linear sampled: 2880 x 25136 bf16",
+            "collective.all_gather nccl/all-gather sampled: 50272 B a row over 8",
+            "sampling triton/gumbel-sampler sampled: 201088 logits",
+        ]
+    );
+}
+
+#[test]
+fn key_heads_are_repeated_where_there_are_more_ranks() {
+    let heads = |ranks: u32| {
+        let plan = Line("qwen3-30b-a3b", "h200", &format!("--tensor-parallel-size {ranks}")).plan();
+        let heads = |piece: &LoweredLayer| {
+            let PrimitiveShape::Attention { query_heads, kv_heads, .. } = piece.shape else { return None };
+            Some((query_heads, kv_heads))
+        };
+        plan.layers.iter().find_map(heads)
+    };
+    assert_eq!([1, 4, 8].map(heads), [Some((32, 4)), Some((8, 1)), Some((4, 1))]);
+}
+
+#[test]
+fn the_profiled_step_is_as_large_as_a_step_may_be() {
+    let plan = Line("gpt-oss-120b", "h200", "--max-num-seqs 64 --max-num-batched-tokens 8200").plan();
+    let rank = &plan.profiling.ranks[0];
+    assert_eq!((rank.tokens(), rank.padded_tokens, rank.sampled, rank.requests()), (8200, 8200, 64, 64));
+}
+
+#[test]
+fn graphs_and_host_follow_the_configuration() {
+    let plan = Line("gpt-oss-120b", "h200", "--tensor-parallel-size 4 --max-cudagraph-capture-size 16 --stream-interval 20").plan();
+    assert_eq!(plan.graphs.full, [1, 2, 4, 8, 16]);
+    assert_eq!((plan.graphs.piecewise.len(), plan.graphs.pieces), (5, 37));
+    assert_eq!((plan.host.workers, plan.host.overlapped, plan.in_flight), (4, true, 2));
+    assert_eq!(plan.front_end.stream_interval, 20);
+    let eager = Line("gpt-oss-120b", "h200", "--enforce-eager").plan();
+    assert!(eager.graphs.full.is_empty() && eager.graphs.piecewise.is_empty());
+    assert_eq!(eager.host.workers, 0);
+    let decode_only = Line("gpt-oss-120b", "h200", "--compilation-config.cudagraph_mode FULL_DECODE_ONLY").plan();
+    assert!(!decode_only.graphs.full.is_empty() && decode_only.graphs.piecewise.is_empty());
+}
+
+#[test]
+fn a_width_the_ranks_cannot_share_is_refused() {
+    let (model, chip) = (model("gpt-oss-120b"), chip("h200"));
+    let stated = read(Launch { command: Some("vllm serve m"), args: None, env: &[], written_for: None }).unwrap();
+    let mut resolved = resolve(&stated, Machine { model: &model, chip: &chip, gpus: 8 }).unwrap();
+    resolved.tensor_parallel_size = 7;
+    assert_eq!(lower(&model, &resolved, &chip).unwrap_err().to_string(), "a padded vocabulary of 201088 cannot be shared by 7 ranks");
+}
