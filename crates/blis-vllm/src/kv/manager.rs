@@ -17,7 +17,7 @@ use super::chain::{NodeId, Slice};
 use super::group::{Attention, CachePolicy, Group, Retention};
 use super::lookup::{Hit, Lookup};
 use super::pool::BlockPool;
-use crate::request::{Progress, Slot};
+use crate::request::{Progress, Slot, Status};
 
 /// The resolved KV cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,7 @@ pub struct KvManager {
     groups: Vec<Group>,
     lookup: Lookup,
     contents: Vec<Contents>,
+    no_prompt: Arc<[Segment]>,
     hit: Hit,
     stats: PrefixStats,
 }
@@ -106,7 +107,16 @@ impl KvManager {
             .collect();
         let lookup = Lookup::new(&groups, config.block_size);
         let pool = BlockPool::new(config.num_blocks, groups.len(), config.enable_prefix_caching);
-        Self { config, pool, groups, lookup, contents: Vec::new(), hit: Hit::default(), stats: PrefixStats::default() }
+        Self {
+            config,
+            pool,
+            groups,
+            lookup,
+            contents: Vec::new(),
+            no_prompt: Arc::from([]),
+            hit: Hit::default(),
+            stats: PrefixStats::default(),
+        }
     }
 
     /// The configuration.
@@ -141,13 +151,18 @@ impl KvManager {
             return;
         }
         if slot.index() >= self.contents.len() {
-            let vacant = Contents { prompt: Arc::from([]), output, nodes: Vec::new() };
+            let vacant = Contents { prompt: Arc::clone(&self.no_prompt), output, nodes: Vec::new() };
             self.contents.resize(slot.index() + 1, vacant);
         }
         let contents = &mut self.contents[slot.index()];
         debug_assert!(contents.nodes.is_empty(), "a recycled slot has been forgotten");
         contents.prompt = prompt;
         contents.output = output;
+    }
+
+    /// Names the full blocks of a prompt. Done at the first look-up, not at arrival, so that a long queue holds prompts and no names.
+    fn name_prompt(&mut self, slot: Slot) {
+        let contents = &mut self.contents[slot.index()];
         let block_size = self.config.block_size;
         let mut node = NodeId::ROOT;
         let mut filled = 0;
@@ -214,6 +229,9 @@ impl KvManager {
     pub fn look_up(&mut self, slot: Slot, progress: &mut Progress) -> u32 {
         self.hit.clear(self.groups.len());
         if self.pool.caching() {
+            if self.contents[slot.index()].nodes.is_empty() && progress.tokens >= self.config.block_size {
+                self.name_prompt(slot);
+            }
             let contents = &self.contents[slot.index()];
             self.lookup.find(&self.pool, &contents.nodes, progress.tokens - 1, &mut self.hit);
         }
@@ -304,7 +322,7 @@ impl KvManager {
                 self.pool.chain.release(*last);
             }
             contents.nodes.clear();
-            contents.prompt = Arc::from([]);
+            contents.prompt = Arc::clone(&self.no_prompt);
         }
     }
 
@@ -370,11 +388,9 @@ impl KvManager {
             }
             if self.pool.caching() {
                 let known = &self.contents[slot.index()].nodes;
-                assert_eq!(
-                    known.len(),
-                    (progress.tokens / self.config.block_size) as usize,
-                    "every full block of known tokens has a content"
-                );
+                let full = (progress.tokens / self.config.block_size) as usize;
+                let unseen = progress.status == Status::Waiting && known.is_empty();
+                assert!(unseen || known.len() == full, "every full block of known tokens has a content, once it was looked up");
                 request_nodes += usize::from(!known.is_empty());
             }
         }

@@ -59,6 +59,7 @@ proptest! {
             let slot = requests.add(&request, 1000).unwrap();
             let output = TokenSource::Output(u64::from(number));
             kv.register(slot, Arc::clone(&prompt), output);
+            kv.look_up(slot, requests.progress_mut(slot));
             for _ in 0..*outputs {
                 let progress = requests.progress_mut(slot);
                 progress.tokens += 1;
