@@ -1,22 +1,25 @@
 //! Embeds the catalog: every data file, the names each model answers to, and the content hash.
 //!
-//! The rules on which files are data are the loader's own (`src/files.rs`). The names are read from the lines in which the deriver
+//! The rules on which files are data are the loader's own (`src/patterns.rs`). The names are read from the lines in which the deriver
 //! writes them; a test holds them against the parsed graphs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-#[path = "src/files.rs"]
-mod files;
-#[path = "src/hash.rs"]
-mod hash;
+#[path = "../blis-contracts/src/data.rs"]
+#[expect(dead_code, unreachable_pub, reason = "the library of contracts shares this file")]
+mod data;
+#[path = "src/patterns.rs"]
+mod patterns;
 
 fn main() {
     let manifest = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let root = manifest.join("../../catalog").canonicalize().expect("the catalog lies beside the crates");
     println!("cargo::rerun-if-changed={}", root.display());
-    let found = files::read_catalog(&root).unwrap_or_else(|refused| panic!("catalog/{}: {}", refused.path, refused.reason));
+    println!("cargo::rerun-if-changed=../blis-contracts/src/data.rs");
+    println!("cargo::rerun-if-changed=src/patterns.rs");
+    let found = data::read_tree(&root, patterns::PATTERNS).unwrap_or_else(|refused| panic!("catalog/{}: {}", refused.path, refused.reason));
     let code = generate(&root, &found);
     fs::write(Path::new(&variable("OUT_DIR")).join("embedded.rs"), code).expect("the build directory can be written");
 }
@@ -26,19 +29,19 @@ fn variable(name: &str) -> String {
     env::var(name).expect("cargo sets its variables for a build script")
 }
 
-fn generate(root: &Path, found: &[files::DataFile]) -> String {
+fn generate(root: &Path, found: &[data::DataFile]) -> String {
     let mut code = String::from("pub(crate) const FILES: &[(&str, &str)] = &[\n");
     for (path, _) in found {
         let absolute = root.join(path).display().to_string();
         writeln!(code, "    ({path:?}, include_str!({absolute:?})),").expect("text can be written");
     }
     code.push_str("];\npub(crate) const NAMES: &[(&str, &str)] = &[\n");
-    for (path, text) in found.iter().filter(|(path, _)| path.ends_with(files::GRAPH)) {
+    for (path, text) in found.iter().filter(|(path, _)| path.ends_with(patterns::GRAPH)) {
         for name in names(text) {
             writeln!(code, "    ({name:?}, {path:?}),").expect("text can be written");
         }
     }
-    let hash = hash::content_hash(found.iter().map(|(path, text)| (path.as_str(), text.as_bytes())));
+    let hash = data::content_hash(found.iter().map(|(path, text)| (path.as_str(), text.as_str())));
     writeln!(code, "];\npub(crate) const CONTENT_HASH: &str = {hash:?};").expect("text can be written");
     code
 }

@@ -13,10 +13,10 @@ use blis_contracts::model::ModelGraph;
 use blis_contracts::strict::{Document, DocumentError, DocumentErrors, LineEndings, Problem, nearest};
 use serde::de::DeserializeOwned;
 
+use crate::data::{DataFile, Refused, combined_hash, content_hash, read_tree};
 use crate::entry::ModelEntry;
-use crate::files::{GRAPH, HARDWARE, MODELS, Refused};
-use crate::hash::{content_hash, sha256_hex};
-use crate::{embedded, files, validate};
+use crate::patterns::{GRAPH, HARDWARE, MODELS, PATTERNS};
+use crate::{embedded, validate};
 
 #[cfg(test)]
 mod tests;
@@ -105,7 +105,7 @@ impl Catalog {
 
     /// A catalog directory, with overlays that replace or add whole models and chips, later ones over earlier ones. Validated whole.
     pub fn open(root: &Path, overlays: &[&Path]) -> Result<Self, CatalogError> {
-        let base = files::read_catalog(root)?;
+        let base = read_tree(root, PATTERNS)?;
         let content_hash = hash_of(&base);
         Self::assemble(root.display().to_string(), base, content_hash, overlays)
     }
@@ -117,11 +117,11 @@ impl Catalog {
         Self::assemble("embedded".to_owned(), base, embedded::CONTENT_HASH.to_owned(), overlays)
     }
 
-    fn assemble(source: String, base: Vec<files::DataFile>, content_hash: String, overlays: &[&Path]) -> Result<Self, CatalogError> {
+    fn assemble(source: String, base: Vec<DataFile>, content_hash: String, overlays: &[&Path]) -> Result<Self, CatalogError> {
         let mut files: BTreeMap<Cow<'static, str>, Cow<'static, str>> = owned(base).collect();
         let mut overlay_hashes = Vec::new();
         for overlay in overlays {
-            let added = files::read_catalog(overlay)?;
+            let added = read_tree(overlay, PATTERNS)?;
             overlay_hashes.push(hash_of(&added));
             let replaced: BTreeSet<String> = added.iter().map(|(path, _)| identity(path).to_owned()).collect();
             files.retain(|path, _| !replaced.contains(identity(path)));
@@ -204,11 +204,7 @@ impl Catalog {
 
     /// One hash of base and overlays: the base's own where there are none.
     pub fn combined_hash(&self) -> String {
-        if self.overlay_hashes.is_empty() {
-            return self.content_hash.clone();
-        }
-        let overlays = self.overlay_hashes.iter().map(|hash| format!("{hash} overlay\n"));
-        sha256_hex((format!("{} base\n", self.content_hash) + &overlays.collect::<String>()).as_bytes())
+        combined_hash(&self.content_hash, &self.overlay_hashes)
     }
 
     /// The data files read so far, ascending.
@@ -252,12 +248,12 @@ impl Catalog {
     }
 }
 
-fn owned(files: Vec<files::DataFile>) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> {
+fn owned(files: Vec<DataFile>) -> impl Iterator<Item = (Cow<'static, str>, Cow<'static, str>)> {
     files.into_iter().map(|(path, text)| (Cow::Owned(path), Cow::Owned(text)))
 }
 
-fn hash_of(files: &[files::DataFile]) -> String {
-    content_hash(files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())))
+fn hash_of(files: &[DataFile]) -> String {
+    content_hash(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
 }
 
 /// What an overlay replaces as a whole: a model's directory, or a chip's file.

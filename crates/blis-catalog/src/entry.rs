@@ -5,11 +5,8 @@
 use blis_contracts::model::{PublishedCount, UncountedPart};
 use serde::{Deserialize, Serialize};
 
-use crate::derive::{CONFIG, QUANTISATION_CONFIG};
+use crate::patterns::{CONFIG, QUANTISATION_CONFIG};
 use crate::tree::Tree;
-
-/// The name of the file within a model's directory.
-pub(crate) const FILE_NAME: &str = "model.yaml";
 
 /// A model's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,12 +6,13 @@
 //!
 //! Reading order: [`Catalog`], then [`derive`] and its rules, then `validate` and `counts`.
 
+use blis_contracts::data;
+
 mod catalog;
 mod counts;
 pub mod derive;
 mod entry;
-mod files;
-mod hash;
+mod patterns;
 mod tree;
 mod validate;
 mod write;

@@ -112,7 +112,7 @@ fn only_files_asked_for_count_as_read() {
 fn files_that_make_the_data_ambiguous_are_refused() {
     let graph = embedded_text("models/qwen3-8b/graph.yaml");
     let stray = Scratch::copy("stray", &[("hardware/h300.yml", "name: h300\n")]);
-    assert!(stray.refusal().starts_with("hardware/h300.yml: matches no pattern of catalog data"), "{}", stray.refusal());
+    assert!(stray.refusal().starts_with("hardware/h300.yml: matches no pattern of data"), "{}", stray.refusal());
     let returns = Scratch::copy("returns", &[("models/q/graph.yaml", &graph.replace('\n', "\r\n"))]);
     assert!(returns.refusal().contains("carriage return"), "{}", returns.refusal());
     let cased = Scratch::copy("cased", &[("hardware/H100.yaml", embedded_text("hardware/h100.yaml"))]);
@@ -125,7 +125,7 @@ fn files_that_make_the_data_ambiguous_are_refused() {
 fn a_symbolic_link_is_refused() {
     let scratch = Scratch::copy("link", &[]);
     std::os::unix::fs::symlink(scratch.0.join("hardware/h100.yaml"), scratch.0.join("hardware/h101.yaml")).unwrap();
-    assert_eq!(scratch.refusal(), "hardware/h101.yaml: a symbolic link; catalog data are plain files");
+    assert_eq!(scratch.refusal(), "hardware/h101.yaml: a symbolic link; data are plain files");
 }
 
 #[test]

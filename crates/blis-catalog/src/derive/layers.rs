@@ -3,10 +3,11 @@
 use blis_contracts::format::MatmulFormat;
 use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
 
+use super::DeriveError;
 use super::families::{AttentionBias, Family, FeedForwardKind, WindowRule};
 use super::keys::Keys;
 use super::quantisation::Quantisation;
-use super::{CONFIG, DeriveError};
+use crate::patterns::CONFIG;
 use crate::tree::Tree;
 
 /// Most layers a model may have: a bound on what a hostile configuration can make us build.

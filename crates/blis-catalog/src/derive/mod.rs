@@ -22,8 +22,9 @@ use blis_contracts::strict::DocumentError;
 use indexmap::IndexMap;
 
 use crate::counts;
+use crate::data::sha256_hex;
 use crate::entry::ModelEntry;
-use crate::hash::sha256_hex;
+use crate::patterns::{CONFIG, ENTRY, QUANTISATION_CONFIG};
 use crate::tree::Tree;
 pub use source::{derive_catalog_model, derive_directory};
 
@@ -33,11 +34,6 @@ use keys::Keys;
 
 #[cfg(test)]
 mod tests;
-
-/// The vendor's configuration of a model.
-pub const CONFIG: &str = "config.json";
-/// modelopt's declaration of a quantised checkpoint.
-pub const QUANTISATION_CONFIG: &str = "hf_quant_config.json";
 
 /// Why a graph could not be derived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -257,7 +253,7 @@ fn dtype(keys: &Keys<'_>, headers: &Headers, inferred: &mut Vec<String>) -> Resu
 /// modelopt's declaration: the vendor's file, or what the catalog entry states with its citation.
 fn modelopt_declaration(inputs: &Inputs) -> Result<(String, Option<Tree>), DeriveError> {
     match (&inputs.entry.quantisation, &inputs.quantisation_config) {
-        (Some(stated), _) => Ok((crate::entry::FILE_NAME.to_owned(), Some(stated.as_declaration()))),
+        (Some(stated), _) => Ok((ENTRY.to_owned(), Some(stated.as_declaration()))),
         (None, Some(bytes)) => Ok((QUANTISATION_CONFIG.to_owned(), Some(parse(QUANTISATION_CONFIG, bytes)?))),
         (None, None) => Ok((String::new(), None)),
     }

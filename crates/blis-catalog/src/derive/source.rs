@@ -9,8 +9,9 @@ use std::path::Path;
 use blis_contracts::model::ModelGraph;
 use blis_contracts::strict::{Document, LineEndings};
 
-use super::{CONFIG, DeriveError, Inputs, QUANTISATION_CONFIG, derive};
-use crate::entry::{FILE_NAME, ModelEntry};
+use super::{DeriveError, Inputs, derive};
+use crate::entry::ModelEntry;
+use crate::patterns::{CONFIG, ENTRY, QUANTISATION_CONFIG};
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 16 << 20;
@@ -32,7 +33,7 @@ pub fn derive_directory(directory: &Path) -> Result<ModelGraph, DeriveError> {
 /// Derives the graph of a catalog model from its `model.yaml` and the vendor's files: those beside it, else those of `vendor`, a
 /// folder of the files that `model.yaml` names.
 pub fn derive_catalog_model(directory: &Path, vendor: Option<&Path>) -> Result<ModelGraph, DeriveError> {
-    let entry: ModelEntry = Document::open(&directory.join(FILE_NAME), LineEndings::Lf)?.decode()?;
+    let entry: ModelEntry = Document::open(&directory.join(ENTRY), LineEndings::Lf)?.decode()?;
     let locate = |beside: &str, named: Option<&String>| {
         let here = directory.join(beside);
         match (vendor, named) {

@@ -211,7 +211,7 @@ fn candidates(site: &Site<'_>, table: &[Row], weights: FormatName, requested: Mo
     if weights != FormatName::Mxfp4 {
         return rows;
     }
-    // upstream: `_filter_by_activation`.
+    // As upstream's `_filter_by_activation`.
     let (narrow, wide): (Vec<Row>, Vec<Row>) = rows.iter().copied().partition(|row| row.activations == Some(FormatName::Mxfp8));
     match (site.resolved.kernels.moe_activation_mxfp8, wide.is_empty()) {
         (true, _) => [narrow, wide].concat(),
@@ -234,7 +234,7 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     };
     let hidden = site.model.hidden_size.next_multiple_of(row.multiples.0);
     let padded = hidden != site.model.hidden_size;
-    // TensorRT-LLM's quantisation to mxfp8 pads while it quantises. upstream: `GptOssMxfp4MoEMethod.skip_forward_padding`.
+    // TensorRT-LLM's quantisation to mxfp8 pads while it quantises (upstream's `skip_forward_padding`).
     let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
     ExpertsChoice {
         kernel: row.kernel,
