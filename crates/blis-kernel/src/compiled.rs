@@ -34,13 +34,31 @@ pub(crate) struct Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Counts {
     pub(crate) steps: u64,
-    /// Time the accelerator waited for launches.
-    pub(crate) starved: f64,
-    /// Time before the first kernel and passes, by way to launch.
-    pub(crate) launch: [(f64, u64); 3],
+    /// By way to launch.
+    pub(crate) launch: [LaunchCounts; 3],
     pub(crate) schedule: f64,
     pub(crate) prepare: f64,
     pub(crate) update: f64,
+}
+
+/// What passes launched one way have used so far, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct LaunchCounts {
+    pub(crate) passes: u64,
+    /// Host time before the first kernel.
+    pub(crate) first: f64,
+    /// Passes in which the accelerator waited for launches, and how long.
+    pub(crate) starved: (u64, f64),
+}
+
+impl LaunchCounts {
+    fn add(&mut self, dispatch: Dispatch, kernels: f64) {
+        self.passes += 1;
+        self.first += dispatch.first;
+        if dispatch.rest > kernels {
+            self.starved = (self.starved.0 + 1, self.starved.1 + (dispatch.rest - kernels));
+        }
+    }
 }
 
 impl CompiledPlan {
@@ -59,9 +77,7 @@ impl CompiledPlan {
             let kernels = stage.tokens.price(rank.padded_tokens) + stage.sampled.price(rank.sampled) + stage.attention.price(rank);
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let host = self.host.price(rank);
-            self.counts.starved += (dispatch.rest - kernels).max(0.0);
-            let launch = &mut self.counts.launch[rank.launch as usize];
-            *launch = (launch.0 + dispatch.first, launch.1 + 1);
+            self.counts.launch[rank.launch as usize].add(dispatch, kernels);
             self.counts.schedule += host.schedule;
             self.counts.prepare += host.prepare;
             self.counts.update += host.update;

@@ -56,9 +56,9 @@ pub struct FrontEndPrice {
     pub per_request_ns: f64,
     /// For each prompt token: tokenising; 0 where prompts arrive as tokens (`per_token`).
     pub per_prompt_token_ns: f64,
-    /// For each chunk sent to a client: detokenising, serialising, writing (`per_request`).
+    /// For each chunk sent to a client: serialising, writing (`per_request`).
     pub per_chunk_ns: f64,
-    /// For each output token beyond the first of its chunk: detokenising; 0 where tokens are sent as tokens (`per_token`).
+    /// For each output token: detokenising; 0 where tokens are sent as tokens (`per_token`).
     pub per_output_token_ns: f64,
     /// For each engine step with output: taking the engine's message apart (`base`).
     pub per_step_ns: f64,

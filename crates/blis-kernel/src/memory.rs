@@ -64,8 +64,8 @@ fn live_bytes(layer: &LoweredLayer, step: &RankStep) -> u64 {
         }
         PrimitiveShape::Collective { bytes_per_row, .. } => 2 * bytes_per_row,
         PrimitiveShape::Stream { bytes_per_row } => bytes_per_row,
-        // Logits in 16 bits, their 32-bit copy, and the probabilities made from it.
-        PrimitiveShape::Sampling { vocabulary } => 10 * vocabulary,
+        // Logits in 16 bits and the 32-bit copy that is sampled from.
+        PrimitiveShape::Sampling { vocabulary } => (ACTIVATION_BYTES + 4) * vocabulary,
     };
     rows * per_row
 }

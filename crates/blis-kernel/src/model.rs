@@ -5,7 +5,7 @@
 
 use blis_contracts::chip::Chip;
 use blis_contracts::environment::MemoryBreakdown;
-use blis_contracts::plan::{LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowSet};
+use blis_contracts::plan::{LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowRange, RowSet};
 use blis_registry::ChipCoefficients;
 
 use crate::attention::Attention;
@@ -121,7 +121,7 @@ fn fits(layer: &LoweredLayer) -> bool {
     match layer.primitive {
         Primitive::Gemm => matches!(layer.shape, PrimitiveShape::Gemm { .. }) && !over_requests,
         Primitive::AttentionPrefill | Primitive::AttentionDecode => {
-            matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests
+            matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests && layer.runs_for == RowRange::ALL
         }
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
         Primitive::AllReduce | Primitive::AllGather => matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests,

@@ -19,8 +19,10 @@ use crate::term::Term;
 pub struct PriceLine {
     /// What is priced.
     pub primitive: Subject,
-    /// The kernel as `library/variant`; none for host work.
+    /// The kernel as `library/variant`; none for work of the host and for waits on it.
     pub kernel: Option<String>,
+    /// Whether it is the accelerator's time; else the host's, which may overlap with it.
+    pub on_device: bool,
     /// The entry that priced it.
     pub entry: String,
     /// Entries it displaced.
@@ -66,7 +68,7 @@ impl PriceTotals {
 }
 
 fn shares<K: Copy + PartialEq>(lines: &[PriceLine], keys: &[K], key: impl Fn(&PriceLine) -> K) -> Vec<(K, f64)> {
-    let on_device = || lines.iter().filter(|line| line.kernel.is_some());
+    let on_device = || lines.iter().filter(|line| line.on_device);
     let total: f64 = on_device().map(|line| line.ns).sum();
     let share = |&wanted: &K| {
         let part: f64 = on_device().filter(|line| key(line) == wanted).map(|line| line.ns).sum();
@@ -76,11 +78,12 @@ fn shares<K: Copy + PartialEq>(lines: &[PriceLine], keys: &[K], key: impl Fn(&Pr
 }
 
 impl CompiledPlan {
-    /// One step's price, line by line: kernels in the plan's order, then launch and host.
+    /// One step's price, line by line: kernels in the plan's order, then waits, launch and host.
     pub fn explain(&self, step: &StepShape) -> Vec<PriceLine> {
         let stage = &self.stages[step.stage as usize];
         let mut lines = Vec::new();
         for rank in &step.ranks {
+            let before = lines.len();
             for (table, rows) in [(&stage.tokens, rank.padded_tokens), (&stage.sampled, rank.sampled)] {
                 let run = table.over(rows).filter(|_| rows > 0);
                 lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
@@ -91,6 +94,10 @@ impl CompiledPlan {
                 lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
             }
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
+            let kernels: f64 = lines.iter().skip(before).map(|line| line.ns / 1e3).sum();
+            if dispatch.rest > kernels {
+                lines.push(of_wait(self.launch_term(rank.launch), dispatch.rest - kernels, 1));
+            }
             lines.push(of_host(self.launch_term(rank.launch), dispatch.first + dispatch.rest, 1));
             let host = self.host.price(rank);
             lines.push(of_host(&self.host.schedule, host.schedule, 1));
@@ -113,9 +120,12 @@ impl CompiledPlan {
         }
         let counts = &self.counts;
         for launch in Launch::ALL {
-            let (us, times) = counts.launch[launch as usize];
-            if times > 0 {
-                lines.push(of_host(self.launch_term(launch), us, times));
+            let (term, launched) = (self.launch_term(launch), &counts.launch[launch as usize]);
+            if launched.passes > 0 {
+                lines.push(of_host(term, launched.first, launched.passes));
+            }
+            if launched.starved.0 > 0 {
+                lines.push(of_wait(term, launched.starved.1, launched.starved.0));
             }
         }
         if counts.steps > 0 {
@@ -128,7 +138,7 @@ impl CompiledPlan {
 
     /// Time the accelerator waited for launches, over all steps, in nanoseconds.
     pub fn starved_ns(&self) -> f64 {
-        self.counts.starved * 1e3
+        self.counts.launch.iter().map(|launched| launched.starved.1).sum::<f64>() * 1e3
     }
 
     fn launch_term(&self, launch: Launch) -> &Term {
@@ -192,6 +202,7 @@ fn of_operation(operation: &Operation, priced: &Priced, times: u64) -> PriceLine
     let line = line(&operation.term, priced.microseconds, u64::from(operation.count) * times);
     PriceLine {
         kernel: Some(kernel),
+        on_device: true,
         extrapolated: priced.extrapolated,
         unidentified,
         rank: operation.term.rank(priced.extrapolated, unidentified),
@@ -206,10 +217,16 @@ fn of_host(term: &Term, us: f64, count: u64) -> PriceLine {
     PriceLine { unidentified, rank: term.rank(false, unidentified), ..line(term, us, count) }
 }
 
+/// A line of the accelerator's waits for launches.
+fn of_wait(term: &Term, us: f64, count: u64) -> PriceLine {
+    PriceLine { on_device: true, ..of_host(term, us, count) }
+}
+
 fn line(term: &Term, us: f64, count: u64) -> PriceLine {
     PriceLine {
         primitive: term.subject(),
         kernel: None,
+        on_device: false,
         entry: term.entry().to_owned(),
         displaced: term.displaced().to_vec(),
         method: term.method(),

