@@ -1,16 +1,10 @@
 //! From the resolved configuration to what the engine core runs on.
 
-use blis_contracts::model::{Attention as GraphAttention, ModelGraph};
-
-use crate::config::{KvCacheDtype, Resolved, SchedulingPolicy, Setting};
+use crate::config::{Resolved, SchedulingPolicy, Setting};
 use crate::cudagraph::CudaGraphs;
-use crate::kv::group::Attention;
 use crate::kv_sizing::{LayerKv, SizingInput};
 use crate::sched::queue::Policy;
 use crate::sched::scheduler::SchedulerConfig;
-
-/// Bytes of one element of an unquantised KV cache: both activation types have 16 bits.
-const UNQUANTISED_BYTES: u64 = 2;
 
 /// A setting is beyond what the engine core counts with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,27 +63,6 @@ pub fn cuda_graphs(resolved: &Resolved) -> Result<CudaGraphs, SettingTooLarge> {
         compilation.cudagraph_capture_sizes.iter().map(|size| narrow(Setting::CudagraphCaptureSizes, *size)).collect();
     let max_num_seqs = narrow(Setting::MaxNumSeqs, resolved.scheduler.max_num_seqs)?;
     Ok(CudaGraphs::new(compilation.cudagraph_mode, &sizes?, max_num_seqs))
-}
-
-/// The KV cache of each layer on one rank.
-///
-/// upstream: vllm `config/model.py::ModelConfig.get_num_kv_heads`, `v1/kv_cache_interface.py::AttentionSpec`
-pub fn kv_layers(graph: &ModelGraph, resolved: &Resolved) -> Vec<LayerKv> {
-    let element_bytes = match resolved.cache.kv_cache_dtype {
-        KvCacheDtype::Auto | KvCacheDtype::Bfloat16 => UNQUANTISED_BYTES,
-        KvCacheDtype::Fp8 | KvCacheDtype::Fp8E4m3 => 1,
-    };
-    let layer = |(index, name): (usize, &str)| {
-        let GraphAttention::GroupedQuery(attention) = &graph.blocks[name].attention;
-        // Heads are repeated where there are more ranks than heads.
-        let heads = (attention.kv_heads / resolved.tensor_parallel_size).max(1);
-        LayerKv {
-            name: format!("{name} {index}"),
-            attention: attention.window.map_or(Attention::Full, |window| Attention::SlidingWindow { window }),
-            bytes_per_token: 2 * u64::from(heads) * u64::from(attention.head_dim) * element_bytes,
-        }
-    };
-    graph.layer_names().enumerate().map(layer).collect()
 }
 
 fn narrow(setting: Setting, value: u64) -> Result<u32, SettingTooLarge> {

@@ -11,10 +11,11 @@ use super::model;
 use super::scenario::Scenario;
 use crate::config::{ConfigError, Launch, Machine, Resolved, read, resolve};
 use crate::engine::EngineParts;
-use crate::engine::settings::{SettingTooLarge, cuda_graphs, kv_layers, scheduler_config, sizing_input};
+use crate::engine::settings::{SettingTooLarge, cuda_graphs, scheduler_config, sizing_input};
 use crate::kv::group::Attention;
 use crate::kv_sizing::groups::LayerGroup;
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
+use crate::lowering::{LoweringError, kv_layers};
 
 /// The first line of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -77,6 +78,9 @@ pub enum SetupError {
     /// The arguments do not resolve.
     #[error("engine_args: {0}")]
     Arguments(#[from] ConfigError),
+    /// The model cannot be lowered.
+    #[error(transparent)]
+    Lowering(#[from] LoweringError),
     /// A setting is too large.
     #[error(transparent)]
     Setting(#[from] SettingTooLarge),
@@ -103,7 +107,7 @@ pub(super) fn engine_parts(scenario: &Scenario) -> Result<(EngineParts, Header),
     args.insert("model".to_owned(), "scenario".into());
     let stated = read(Launch { args: Some(&args), ..Launch::default() })?;
     let resolved = resolve(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS })?;
-    let sized = size(&sizing_input(&resolved, kv_layers(&graph, &resolved), scenario.kv_bytes)?)?;
+    let sized = size(&sizing_input(&resolved, kv_layers(&graph, &resolved, &chip)?, scenario.kv_bytes)?)?;
     let scheduler = scheduler_config(&resolved, sized.config.max_model_len)?;
     let config = header_config(&graph, &resolved, &sized);
     let header = Header { format: 1, scenario: scenario.name.clone(), scenario_sha256: scenario.sha256.clone(), config };
