@@ -3,8 +3,8 @@
 //! Clients send requests through the front end to an engine; tokens come back the same way. The simulator owns time and nothing
 //! else: arrivals are the workload's, decisions the engine's, prices the cost model's.
 //!
-//! Reading order: [`simulation`] is the loop; [`front_end`] and [`live`] are what it passes through; [`tally`] turns records into
-//! samples and figures.
+//! Reading order: `run` is the way in; `prepare` builds the engine; `simulation` is the loop, `front_end` and `live` are what it passes
+//! through; `tally` turns records into samples, `figures` and `result` into what a reader sees.
 
 mod calendar;
 mod figures;
@@ -12,10 +12,17 @@ mod front_end;
 mod histogram;
 mod live;
 mod occupancy;
+mod prepare;
+mod result;
+mod run;
 mod simulation;
 mod tally;
+mod world;
 
 pub use figures::figures;
 pub use front_end::FrontEndCosts;
+pub use prepare::{Prepared, RunError, prepare, served_checkpoint};
+pub use run::{Origin, Run, RunStatistics, run};
 pub use simulation::{Frame, Observer, Outcome, Progress, Simulation, SimulationError, Statistics};
 pub use tally::Tally;
+pub use world::{World, WorldError};

@@ -2,7 +2,8 @@
 //!
 //! A port, not an imitation: each decision is upstream's, taken in upstream's order, and compared with traces recorded from upstream's
 //! own code. The modelled release is stated in `upstream.toml` and nowhere else. Reading order: [`config`], then the engine core:
-//! [`request`], [`kv`], [`sched`], [`kv_sizing`], [`cudagraph`], [`lowering`], [`engine`], and [`trace`], which shows it at work.
+//! [`request`], [`kv`], [`sched`], [`kv_sizing`], [`cudagraph`], [`lowering`], [`engine`], [`startup`], and [`trace`],
+//! which shows it at work.
 
 pub mod config;
 
@@ -13,4 +14,11 @@ pub mod kv_sizing;
 pub mod lowering;
 pub mod request;
 pub mod sched;
+pub mod startup;
 pub mod trace;
+
+/// The engine's name in scenarios.
+pub const KIND: &str = "vllm";
+
+/// The upstream release this crate models.
+pub const RELEASE: &str = env!("UPSTREAM_RELEASE");

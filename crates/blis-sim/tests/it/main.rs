@@ -2,4 +2,5 @@
 
 mod fixture;
 mod laws;
+mod runs;
 mod timelines;

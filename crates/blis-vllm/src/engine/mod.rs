@@ -118,6 +118,11 @@ impl VllmEngine {
         &self.scheduler
     }
 
+    /// The plan's compiled name.
+    pub fn plan_id(&self) -> PlanId {
+        self.plan_id
+    }
+
     /// Panics when the engine's parts disagree.
     pub fn check_invariants(&self) {
         assert!(self.queue.len() <= self.scheduler.config().max_concurrent_batches as usize, "the batch queue holds at most its size");

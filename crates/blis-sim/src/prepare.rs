@@ -1,0 +1,145 @@
+//! From a scenario to an engine that is about to start: names resolved, launch line read, KV sized.
+
+use blis_contracts::environment::MemoryBreakdown;
+use blis_contracts::plan::PoolPlan;
+use blis_contracts::provenance::ResolvedSetting;
+use blis_contracts::scenario::{EngineChoice, Pool, Scenario};
+use blis_contracts::strict::{Problem, did_you_mean};
+use blis_kernel::{CostModel, PricedEnvironment, RoutingBalance};
+use blis_vllm::config::{Launch, Stated, read};
+use blis_vllm::engine::VllmEngine;
+use blis_vllm::startup::{KvPool, Site, start};
+
+use crate::simulation::SimulationError;
+use crate::world::World;
+
+/// The engines a scenario may name.
+const ENGINE_KINDS: [&str; 1] = [blis_vllm::KIND];
+/// How tokens spread over experts. No profile of any workload has been measured, so all experts count as equally popular.
+const ROUTING: RoutingBalance = RoutingBalance::Uniform;
+
+/// A scenario up to the instant at which simulated time starts.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The engine.
+    pub engine: VllmEngine,
+    /// The world it runs in.
+    pub environment: PricedEnvironment,
+    /// Memory of one rank before any KV.
+    pub memory: MemoryBreakdown,
+    /// The KV pool.
+    pub kv: KvPool,
+    /// Spellings of another release that were translated, and what else the engine would warn about.
+    pub notes: Vec<String>,
+}
+
+/// Why a scenario gives no Result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RunError {
+    /// The scenario asks for something that cannot be: each problem at its place.
+    Scenario(Problem),
+    /// The run went wrong.
+    Simulation(SimulationError),
+}
+
+impl From<SimulationError> for RunError {
+    fn from(error: SimulationError) -> Self {
+        match error {
+            SimulationError::NothingArrives { .. } => Self::Scenario(Problem::new("frame.stop.horizon_s", error.to_string())),
+            SimulationError::NoRequests => Self::Scenario(Problem::new("workload", error.to_string())),
+            SimulationError::Stalled { .. } | SimulationError::Livelock { .. } => Self::Simulation(error),
+        }
+    }
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Scenario(problem) => write!(f, "{}: {}", problem.path, problem.message),
+            Self::Simulation(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl Prepared {
+    /// The plan the engine runs.
+    pub fn plan(&self) -> &PoolPlan {
+        blis_contracts::engine::Engine::plan(&self.engine)
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &[ResolvedSetting] {
+        blis_contracts::engine::Engine::settings(&self.engine)
+    }
+}
+
+/// Builds the engine of a validated scenario's one pool.
+pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError> {
+    let pool = &scenario.pools[0];
+    let choice = scenario.engine_of(pool);
+    let at = |path: &str, message: String| RunError::Scenario(Problem::new(path, message));
+    check_engine(choice, if pool.engine.is_some() { "pools[0].engine" } else { "engine" })?;
+    let group = scenario.group_of(pool).expect("a validated pool names its group");
+    let group_path = scenario.cluster.path_of(&group.name);
+    let hardware_path = format!("{group_path}.hardware");
+    let chip = world.catalog.chip(&group.hardware).map_err(|error| at(&hardware_path, error.to_string()))?;
+    let packaging = group.packaging(&chip, &group_path).map_err(RunError::Scenario)?;
+    let model_path = if pool.model.is_some() { "pools[0].model" } else { "model" };
+    let graph = world.catalog.model(scenario.model_of(pool)).map_err(|error| at(model_path, error.to_string()))?;
+    let coefficients = world.registry.chip(&group.hardware).map_err(|error| at(&hardware_path, error.to_string()))?;
+
+    let launch_path = launch_path(pool);
+    let stated = stated(pool, choice)?;
+    if world.catalog.resolve(stated.model()) != Some(graph.name.as_str()) {
+        let message = format!("serves `{}`, which is not `{}`, the model of the scenario", stated.model(), graph.name);
+        return Err(at(launch_path, message));
+    }
+    let site = Site { model: &graph.name.clone(), hardware: &group.hardware, gpus: packaging.gpus_per_node };
+    let model = CostModel::new(&chip, coefficients, ROUTING);
+    let mut environment = PricedEnvironment::new(graph, chip, model);
+    let started = start(&stated, site, &mut environment).map_err(|error| at(launch_path, error.to_string()))?;
+    Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
+}
+
+/// The checkpoint that a scenario's one pool serves, as its launch line names it.
+pub fn served_checkpoint(scenario: &Scenario) -> Result<String, RunError> {
+    let pool = &scenario.pools[0];
+    Ok(stated(pool, scenario.engine_of(pool))?.model().to_owned())
+}
+
+/// Reads a pool's launch line.
+fn stated(pool: &Pool, choice: &EngineChoice) -> Result<Stated, RunError> {
+    let args = pool.args.as_ref().map(|args| args.clone().into_iter().collect());
+    let env: Vec<(String, String)> = pool.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let launch = Launch { command: pool.command.as_deref(), args: args.as_ref(), env: &env, written_for: choice.written_for.as_deref() };
+    read(launch).map_err(|error| RunError::Scenario(Problem::new(launch_path(pool), error.to_string())))
+}
+
+fn launch_path(pool: &Pool) -> &'static str {
+    if pool.command.is_some() { "pools[0].command" } else { "pools[0].args" }
+}
+
+fn check_engine(choice: &EngineChoice, path: &str) -> Result<(), RunError> {
+    if !ENGINE_KINDS.contains(&choice.kind.as_str()) {
+        let mut problem =
+            Problem::new(format!("{path}.kind"), format!("no engine `{}`; there is {}", choice.kind, ENGINE_KINDS.join(", ")));
+        if let Some(hint) = did_you_mean(&choice.kind, &ENGINE_KINDS) {
+            problem = problem.with_hint(hint);
+        }
+        return Err(RunError::Scenario(problem));
+    }
+    match &choice.version {
+        Some(version) if version != blis_vllm::RELEASE => {
+            let message = format!(
+                "{} {version} is not modelled; this program models {} {}. Leave `version` out, and state `written_for: \"{version}\"` if the launch line was written for that release",
+                choice.kind,
+                blis_vllm::KIND,
+                blis_vllm::RELEASE,
+            );
+            Err(RunError::Scenario(Problem::new(format!("{path}.version"), message)))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

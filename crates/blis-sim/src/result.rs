@@ -1,0 +1,150 @@
+//! The Result of a finished run.
+
+use blis_contracts::engine::WaitShares;
+use blis_contracts::environment::MemoryBreakdown;
+use blis_contracts::fate::Fate;
+use blis_contracts::plan::PoolPlan;
+use blis_contracts::provenance::{Method, ResolvedSetting};
+use blis_contracts::result::{Binds, FrameRecord, Inputs, KvFigures, Limit, PriceProvenance, ResultKind, RunResult, TokenTotals, Versions};
+use blis_contracts::scenario::Scenario;
+use blis_kernel::PriceTotals;
+use blis_vllm::startup::KvPool;
+use indexmap::IndexMap;
+
+use crate::figures::figures;
+use crate::run::Origin;
+use crate::simulation::Outcome;
+use crate::world::World;
+
+/// Share of priced time outside its coefficients' fitted range from which a Result warns.
+const EXTRAPOLATION_WARNING: f64 = 0.1;
+
+/// Everything a finished run leaves.
+pub(crate) struct Finished {
+    pub(crate) outcome: Outcome,
+    pub(crate) plan: PoolPlan,
+    pub(crate) settings: Vec<ResolvedSetting>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) memory: MemoryBreakdown,
+    pub(crate) kv: KvPool,
+    pub(crate) usable_blocks: u64,
+    pub(crate) prices: PriceTotals,
+}
+
+/// Writes the Result.
+pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, finished: Finished) -> RunResult {
+    let pool = scenario.pools[0].name.clone();
+    let prices = provenance(&finished.prices);
+    let warnings = warnings(&finished, &prices);
+    let Finished { outcome, plan, settings, notes, kv, usable_blocks, .. } = finished;
+    let tally = &outcome.tally;
+    RunResult {
+        kind: ResultKind::Result,
+        name: scenario.name.clone(),
+        inputs: inputs(scenario, origin, world),
+        versions: Versions {
+            blis: env!("CARGO_PKG_VERSION").to_owned(),
+            engine: format!("{} {}", blis_vllm::KIND, blis_vllm::RELEASE),
+            generator: blis_workload::random::GENERATOR.to_owned(),
+        },
+        frame: frame_record(scenario, &outcome),
+        settings: IndexMap::from([(pool.clone(), settings)]),
+        substitutions: IndexMap::from([(pool.clone(), notes)]),
+        figures: figures(&outcome, plan.layout.ranks(), usable_blocks),
+        fates: Fate::ALL.into_iter().map(|fate| (fate, tally.fates.get(&fate).copied().unwrap_or(0))).collect(),
+        refusals: tally.refusals.iter().map(|(reason, count)| (reason.clone(), *count)).collect(),
+        tokens: TokenTotals {
+            prompt: tally.prompt_tokens,
+            prefix_queries: outcome.engine.prefix_queries.get(),
+            prefix_hits: outcome.engine.prefix_hits.get(),
+            prompt_computed: outcome.engine.prompt_tokens_computed.get(),
+            output: tally.output_tokens,
+        },
+        kv: IndexMap::from([(pool, kv_figures(&outcome, &kv, usable_blocks))]),
+        binds: binds(&outcome.engine.waits),
+        prices,
+        warnings,
+    }
+}
+
+fn inputs(scenario: &Scenario, origin: &Origin, world: &World) -> Inputs {
+    Inputs {
+        scenario_sha256: origin.scenario_sha256.clone(),
+        seed: scenario.seed,
+        edits: origin.edits.clone(),
+        data: world.origin(),
+        catalog_sha256: world.catalog.combined_hash(),
+        registry_sha256: world.registry.combined_hash(),
+    }
+}
+
+fn frame_record(scenario: &Scenario, outcome: &Outcome) -> FrameRecord {
+    let stop = &scenario.frame.stop;
+    let rules = [stop.requests.map(|count| format!("{count} requests")), stop.horizon_s.map(|seconds| format!("{seconds} s"))];
+    FrameRecord {
+        start: "empty".to_owned(),
+        stop: rules.into_iter().flatten().collect::<Vec<_>>().join(" or "),
+        window_start_s: outcome.window_start.as_seconds(),
+        window_end_s: outcome.window_end.as_seconds(),
+    }
+}
+
+fn kv_figures(outcome: &Outcome, kv: &KvPool, usable_blocks: u64) -> KvFigures {
+    let end_us = outcome.end.as_micros();
+    KvFigures {
+        blocks: usable_blocks,
+        tokens: kv.capacity_tokens,
+        bytes_per_rank: kv.bytes_per_rank.get(),
+        peak_utilisation: ratio(outcome.peak_blocks, usable_blocks),
+        preemptions: outcome.engine.preemptions,
+        steps: outcome.engine.steps,
+        device_busy: ratio(outcome.engine.busy.as_micros(), end_us),
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn binds(waits: &WaitShares) -> Binds {
+    let by_limit = [
+        (Limit::Step, waits.step),
+        (Limit::RunningCap, waits.running_cap),
+        (Limit::TokenBudget, waits.token_budget),
+        (Limit::KvBlocks, waits.kv_blocks),
+    ];
+    let total: u64 = by_limit.iter().map(|(_, waited)| waited.as_micros()).sum();
+    let limit =
+        by_limit.iter().max_by_key(|(_, waited)| waited.as_micros()).filter(|_| total > 0).map_or(Limit::Nothing, |(limit, _)| *limit);
+    Binds { limit, shares: by_limit.iter().map(|(limit, waited)| (*limit, ratio(waited.as_micros(), total))).collect() }
+}
+
+fn provenance(prices: &PriceTotals) -> PriceProvenance {
+    let total: f64 = prices.lines.iter().map(|line| line.ns).sum();
+    let outside: f64 = prices.lines.iter().filter(|line| line.extrapolated).map(|line| line.ns).sum();
+    PriceProvenance {
+        by_method: prices.by_rank().into_iter().collect(),
+        by_primitive: prices.by_primitive().into_iter().map(|(subject, share)| (subject.as_str().to_owned(), share)).collect(),
+        extrapolated: if total > 0.0 { outside / total } else { 0.0 },
+        least_trusted: prices.least_trusted(),
+    }
+}
+
+fn warnings(finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if prices.extrapolated > EXTRAPOLATION_WARNING {
+        warnings
+            .push(format!("{:.0}% of the priced time lies outside the range its coefficients were fitted on", prices.extrapolated * 100.0));
+    }
+    let untrusted: f64 = prices.by_method.iter().filter(|(method, _)| **method >= Method::Roofline).map(|(_, share)| share).sum();
+    if untrusted > EXTRAPOLATION_WARNING {
+        warnings.push(format!(
+            "{:.0}% of the priced time rests on data sheets or assumptions, not on measurements of the kernel",
+            untrusted * 100.0
+        ));
+    }
+    if finished.memory.unexplained.get() > 0 {
+        warnings.push(format!("{} bytes of each rank's memory are not explained by any term", finished.memory.unexplained.get()));
+    }
+    warnings
+}

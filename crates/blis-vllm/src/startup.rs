@@ -1,0 +1,261 @@
+//! Start-up: from a launch line to an engine whose KV cache is sized.
+//!
+//! upstream: vllm `v1/engine/core.py::EngineCore._initialize_kv_caches`, `v1/worker/gpu_worker.py::Worker.init_device`, `determine_available_memory`, `v1/worker/utils.py::request_memory`
+//!
+//! The line is resolved, the model lowered to a plan, the plan's memory asked of the environment; what the budget leaves becomes KV
+//! blocks. Upstream takes its first look at free memory after the runtime and the communicators are up, so these two never count
+//! against the budget; they only have to fit beside it.
+//!
+//! Left out: sleep and wake-up, elastic scaling, memory kept for multimodal inputs, weights held by another process.
+
+use blis_contracts::chip::Chip;
+use blis_contracts::environment::{Environment, EnvironmentError, MemoryBreakdown};
+use blis_contracts::plan::PoolPlan;
+use blis_contracts::provenance::{ResolvedSetting, SettingSource};
+use blis_contracts::units::{Blocks, BytesPerRank};
+
+use crate::config::{ConfigError, Explained, Machine, Resolved, SchedulingPolicy, Source, Stated, resolve};
+use crate::cudagraph::CudaGraphs;
+use crate::engine::{EngineParts, VllmEngine};
+use crate::kv_sizing::{KvSizingError, SizedKv, SizingInput, size};
+use crate::lowering::{LoweringError, kv_layers, lower};
+use crate::sched::queue::Policy;
+use crate::sched::scheduler::SchedulerConfig;
+
+/// Where an engine is started.
+#[derive(Debug, Clone, Copy)]
+pub struct Site<'a> {
+    /// Catalog name of the model it serves.
+    pub model: &'a str,
+    /// Catalog name of the chip.
+    pub hardware: &'a str,
+    /// Accelerators of the node.
+    pub gpus: u32,
+}
+
+/// A started engine.
+#[derive(Debug)]
+pub struct Started {
+    /// The engine.
+    pub engine: VllmEngine,
+    /// Memory of one rank before any KV.
+    pub memory: MemoryBreakdown,
+    /// The KV pool.
+    pub kv: KvPool,
+    /// Spellings of another release that were translated, and what else upstream would warn about.
+    pub notes: Vec<String>,
+}
+
+/// The KV pool of a started engine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KvPool {
+    /// Memory the budget rule starts from: what the driver reports.
+    pub device_memory: BytesPerRank,
+    /// Memory the engine may use of it; absent where the line states the pool's bytes itself.
+    pub requested: Option<BytesPerRank>,
+    /// What the budget leaves for KV.
+    pub available: BytesPerRank,
+    /// Bytes the blocks take.
+    pub bytes_per_rank: BytesPerRank,
+    /// Bytes of one block over all layers of a group.
+    pub bytes_per_block: BytesPerRank,
+    /// Blocks, the placeholder included.
+    pub blocks: u64,
+    /// Tokens upstream reports as the cache's size.
+    pub capacity_tokens: u64,
+    /// Requests of the greatest length that fit at once.
+    pub max_concurrency: f64,
+    /// Longest request, after any fitting to memory.
+    pub max_model_len: u32,
+    /// Whether prompts are looked up in, and remembered by, the cache.
+    pub prefix_caching: bool,
+}
+
+/// The engine would not start. Messages are upstream's where upstream has one.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StartError {
+    /// The launch line.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The model on this chip.
+    #[error(transparent)]
+    Lowering(#[from] LoweringError),
+    /// The environment.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// Weights and buffers do not fit the device.
+    #[error(
+        "CUDA out of memory: the weights and buffers of one rank take {} GiB, and {} GiB of the {} GiB that {device} reports are free when they are loaded; raise `--tensor-parallel-size` or serve a smaller checkpoint",
+        gib(*needed), gib(*free), gib(*total)
+    )]
+    WeightsDoNotFit {
+        /// The device, as the driver names it.
+        device: String,
+        /// Bytes of weights and buffers.
+        needed: u64,
+        /// Bytes free before they are loaded.
+        free: u64,
+        /// Bytes the driver reports.
+        total: u64,
+    },
+    /// The budget is larger than what is free.
+    #[error(
+        "Free memory on device {device} ({}/{} GiB) on startup is less than desired GPU memory utilization ({utilization}, {} GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+        gib(*free), gib(*total), gib(*requested)
+    )]
+    BudgetExceedsFree {
+        /// The device, as the driver names it.
+        device: String,
+        /// Bytes free at start-up.
+        free: u64,
+        /// Bytes the driver reports.
+        total: u64,
+        /// The share asked for.
+        utilization: f64,
+        /// Bytes that is.
+        requested: u64,
+    },
+    /// The KV cache.
+    #[error(transparent)]
+    Kv(#[from] KvSizingError),
+}
+
+/// Starts an engine.
+pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment) -> Result<Started, StartError> {
+    let graph = environment.graph(site.model)?.clone();
+    let chip = environment.chip(site.hardware)?.clone();
+    let resolved = resolve(stated, Machine { model: &graph, chip: &chip, gpus: site.gpus })?;
+    let mut plan = lower(&graph, &resolved, &chip)?;
+    let memory = environment.memory(&plan)?;
+    let budget = budget(&resolved, &chip, &memory)?;
+    let layers = kv_layers(&graph, &resolved, &chip)?;
+    let sized = size(&sizing_input(&resolved, layers, budget.available))?;
+    let kv = kv_pool(&resolved, &chip, &budget, &sized);
+    fill_kv(&mut plan, &kv);
+    let plan_id = environment.compile(&plan)?;
+    let engine = VllmEngine::new(EngineParts {
+        plan,
+        plan_id,
+        settings: resolved.explained.iter().map(setting).collect(),
+        scheduler: scheduler_config(&resolved, sized.config.max_model_len),
+        kv: sized.config,
+        graphs: graphs(&resolved),
+    });
+    Ok(Started { engine, memory, kv, notes: resolved.notes })
+}
+
+/// Bytes for KV, and what they were worked out from.
+struct Budget {
+    requested: Option<u64>,
+    available: u64,
+}
+
+fn budget(resolved: &Resolved, chip: &Chip, memory: &MemoryBreakdown) -> Result<Budget, StartError> {
+    let device = || chip.device_name.value.clone();
+    let total = chip.reported_memory.value.get();
+    let free = total.saturating_sub(memory.runtime.get() + memory.communicators.get());
+    let resident = memory.weights.get() + memory.buffers.get();
+    let cache = &resolved.cache;
+    if let Some(available) = cache.kv_cache_memory_bytes {
+        return Ok(Budget { requested: None, available });
+    }
+    let requested = ceil_share(total, cache.gpu_memory_utilization);
+    if free < requested {
+        return Err(StartError::BudgetExceedsFree { device: device(), free, total, utilization: cache.gpu_memory_utilization, requested });
+    }
+    if resident > free {
+        return Err(StartError::WeightsDoNotFit { device: device(), needed: resident, free, total });
+    }
+    let graphs = if cache.estimate_cudagraph_memory { memory.graphs.get() } else { 0 };
+    let consumed = resident + memory.unexplained.get() + memory.activations.get() + graphs;
+    Ok(Budget { requested: Some(requested), available: requested.saturating_sub(consumed) })
+}
+
+fn sizing_input(resolved: &Resolved, layers: Vec<crate::kv_sizing::LayerKv>, available_bytes: u64) -> SizingInput {
+    let cache = &resolved.cache;
+    SizingInput {
+        layers,
+        block_size: cache.block_size,
+        max_model_len: tokens(cache.max_model_len),
+        max_model_len_fits_memory: cache.max_model_len_fits_memory,
+        max_in_flight_tokens: tokens(resolved.scheduler.max_in_flight_tokens()),
+        disable_hybrid_kv_cache_manager: cache.disable_hybrid_kv_cache_manager,
+        available_bytes,
+        num_gpu_blocks_override: cache.num_gpu_blocks_override.map(tokens),
+        prefix_cache_retention_interval: cache.prefix_cache_retention_interval.map(tokens),
+        watermark: resolved.scheduler.watermark,
+        enable_prefix_caching: cache.enable_prefix_caching,
+    }
+}
+
+fn kv_pool(resolved: &Resolved, chip: &Chip, budget: &Budget, sized: &SizedKv) -> KvPool {
+    let blocks = u64::from(sized.config.num_blocks);
+    KvPool {
+        device_memory: chip.reported_memory.value,
+        requested: budget.requested.map(BytesPerRank::new),
+        available: BytesPerRank::new(budget.available),
+        bytes_per_rank: BytesPerRank::new(sized.bytes_per_block * blocks),
+        bytes_per_block: BytesPerRank::new(sized.bytes_per_block),
+        blocks,
+        capacity_tokens: sized.capacity_tokens,
+        max_concurrency: sized.max_concurrency,
+        max_model_len: sized.config.max_model_len,
+        prefix_caching: resolved.cache.enable_prefix_caching,
+    }
+}
+
+fn fill_kv(plan: &mut PoolPlan, kv: &KvPool) {
+    plan.kv_budget = vec![kv.bytes_per_rank];
+    plan.kv_blocks = Blocks::new(kv.blocks);
+}
+
+fn scheduler_config(resolved: &Resolved, max_model_len: u32) -> SchedulerConfig {
+    let scheduler = &resolved.scheduler;
+    SchedulerConfig {
+        max_model_len,
+        max_num_batched_tokens: tokens(scheduler.max_num_batched_tokens),
+        max_num_scheduled_tokens: tokens(scheduler.max_num_scheduled_tokens),
+        max_num_active_seqs: tokens(scheduler.max_num_active_seqs),
+        enable_chunked_prefill: scheduler.enable_chunked_prefill,
+        long_prefill_token_threshold: tokens(scheduler.long_prefill_token_threshold),
+        long_prefill_token_threshold_adaptive: scheduler.long_prefill_token_threshold_adaptive,
+        scheduler_reserve_full_isl: scheduler.scheduler_reserve_full_isl,
+        policy: match scheduler.policy {
+            SchedulingPolicy::Fcfs => Policy::Fcfs,
+            SchedulingPolicy::Priority => Policy::Priority,
+        },
+        async_scheduling: scheduler.async_scheduling,
+        max_concurrent_batches: scheduler.max_concurrent_batches,
+    }
+}
+
+fn graphs(resolved: &Resolved) -> CudaGraphs {
+    let sizes: Vec<u32> = resolved.compilation.cudagraph_capture_sizes.iter().copied().map(tokens).collect();
+    CudaGraphs::new(resolved.compilation.cudagraph_mode, &sizes, tokens(resolved.scheduler.max_num_seqs))
+}
+
+fn setting(explained: &Explained) -> ResolvedSetting {
+    let source = match explained.source {
+        Source::Stated => SettingSource::Stated,
+        Source::FormerlySpelled => SettingSource::Translated,
+        Source::UpstreamDefault | Source::Derived => SettingSource::UpstreamDefault,
+    };
+    let rule = (explained.source != Source::Stated).then(|| explained.rule.clone());
+    ResolvedSetting { name: explained.setting.key().to_owned(), value: explained.value.clone(), source, rule }
+}
+
+/// A count of tokens, requests or blocks in the width the scheduler keeps it.
+fn tokens(count: u64) -> u32 {
+    u32::try_from(count).expect("resolution refuses counts beyond 32 bits")
+}
+
+/// `ceil(total * share)` in the arithmetic upstream does it in.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of at most 1 of a device's bytes")]
+fn ceil_share(total: u64, share: f64) -> u64 {
+    libm::ceil(total as f64 * share) as u64
+}
+
+/// Bytes as upstream prints them: gibibytes with two decimals.
+fn gib(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / f64::from(1 << 30))
+}
