@@ -4,6 +4,7 @@ mod errors;
 mod former;
 mod fuzz;
 mod graphs;
+mod lines;
 mod oracle;
 mod reading;
 mod resolution;

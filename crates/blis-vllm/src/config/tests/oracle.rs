@@ -1,14 +1,14 @@
-//! The defaults that upstream's own start-up recorded, field by field, wherever the recording is present.
+//! The defaults that upstream's own start-up recorded, field by field.
 
 use blis_contracts::chip::Chip;
 use blis_contracts::format::FormatName;
 use blis_contracts::model::ModelGraph;
 use serde_json::{Value, json};
 
+use crate::config::Resolved;
 use crate::config::tests::{Case, a100, b200, gpt_oss, h100, h200, llama, llama_in, value_of};
-use crate::config::{AttentionBackend, Resolved};
 
-const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/resolution.json");
+const RECORDING: &str = include_str!("../../../oracle/resolution.json");
 
 fn model(name: &str) -> ModelGraph {
     let mut model = match name {
@@ -25,7 +25,7 @@ fn model(name: &str) -> ModelGraph {
     model
 }
 
-fn chip(name: &str) -> Chip {
+pub(super) fn chip(name: &str) -> Chip {
     match name {
         "a100" => a100(),
         "h100" => h100(),
@@ -78,7 +78,7 @@ fn ours(got: &Resolved) -> Value {
 }
 
 /// Every field of `ours` must be in the recording with the same value.
-fn compare(ours: &Value, recorded: &Value, path: &str, differences: &mut Vec<String>) {
+pub(super) fn compare(ours: &Value, recorded: &Value, path: &str, differences: &mut Vec<String>) {
     if let Value::Object(fields) = ours {
         for (name, value) in fields {
             compare(value, &recorded[name], &format!("{path}.{name}"), differences);
@@ -90,21 +90,16 @@ fn compare(ours: &Value, recorded: &Value, path: &str, differences: &mut Vec<Str
 
 #[test]
 fn defaults_are_those_upstream_recorded() {
-    let Ok(text) = std::fs::read_to_string(RECORDING) else { return };
-    let recording: Value = serde_json::from_str(&text).unwrap();
+    let recording: Value = serde_json::from_str(RECORDING).unwrap();
     let rows: Vec<&Value> = recording["rows"].as_array().unwrap().iter().filter(|row| row["context"] == "OPENAI_API_SERVER").collect();
     assert!(rows.len() >= 16, "the recording holds {} rows of the API server", rows.len());
-    // A recording made without FlashInfer's kernels shows what upstream falls back to on Blackwell, not what its images run.
-    let with_flashinfer = rows.iter().any(|row| row["attention_backends"] == json!(["FLASHINFER"]));
     let mut differences = Vec::new();
     for row in rows {
         let name = |key: &str| row[key].as_str().unwrap_or_default();
         let got = Case::line("vllm serve m").resolve(&model(name("model")), &chip(name("gpu"))).unwrap();
         let path = format!("{} on {}", name("model"), name("gpu"));
         compare(&ours(&got), row, &path, &mut differences);
-        if with_flashinfer || got.attention.backend != AttentionBackend::Flashinfer {
-            compare(&json!([got.attention.backend.as_str()]), &row["attention_backends"], &format!("{path}.attention"), &mut differences);
-        }
+        compare(&json!([got.attention.backend.as_str()]), &row["attention_backends"], &format!("{path}.attention"), &mut differences);
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
