@@ -1,7 +1,7 @@
 //! Lines written for earlier releases.
 
 use crate::config::tests::{Case, b200, gpt_oss, h100, h200, llama_fp8, serve, value_of};
-use crate::config::{MoeBackend, Source};
+use crate::config::{LinearBackend, MoeBackend, Source};
 
 fn written_for<'a>(release: &'a str, line: &'a str, env: &'a [(&'a str, &'a str)]) -> Case<'a> {
     Case { line, env, written_for: Some(release) }
@@ -31,6 +31,14 @@ fn the_flashinfer_variable_becomes_a_backend_and_an_activation_format() {
     let case = written_for("0.15.1", "vllm serve m", &[("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "1")]);
     let kernels = case.resolve(&gpt_oss(), &b200()).unwrap().kernels;
     assert_eq!((kernels.moe_backend, kernels.moe_activation_mxfp8), (MoeBackend::FlashinferTrtllm, true));
+}
+
+#[test]
+fn an_old_value_is_read_as_today_s_flag_reads_it() {
+    let case = written_for("0.22.0", "vllm serve m", &[("VLLM_NVFP4_GEMM_BACKEND", "flashinfer-cutlass")]);
+    assert_eq!(case.resolve(&gpt_oss(), &b200()).unwrap().kernels.linear_backend, LinearBackend::FlashinferCutlass);
+    let unnamed = written_for("0.22.0", "vllm serve m", &[("VLLM_NVFP4_GEMM_BACKEND", "emulation")]);
+    assert!(unnamed.resolve(&gpt_oss(), &b200()).unwrap_err().to_string().contains("only flashinfer-cudnn, "));
 }
 
 #[test]
