@@ -2,48 +2,24 @@
 
 use std::sync::LazyLock;
 
-use blis_contracts::chip::{Chip, CitationKind, Cited};
+use blis_catalog::Catalog;
+use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::{
     Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
     ResidentTensor, RowRange, RowSet,
 };
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
-use blis_contracts::units::{Blocks, BytesPerRank, BytesPerSecond, FlopsPerSecond, Tokens};
+use blis_contracts::units::{Blocks, BytesPerRank, Tokens};
 use blis_kernel::{CostModel, RoutingBalance};
 use blis_registry::Registry;
 
 /// The chips the shipped registry covers.
 pub(crate) const CHIPS: [&str; 3] = ["h100", "h200", "b200"];
 
-fn cited<T>(value: T) -> Cited<T> {
-    Cited { value, kind: CitationKind::Datasheet, source: "test".to_owned() }
-}
-
-/// A chip with the published figures that prices depend on.
+/// A chip as the shipped catalog states it.
 pub(crate) fn chip(name: &str) -> Chip {
-    let (bandwidth, bf16, fp8, nvfp4) = match name {
-        "h100" => (3.35e12, 989e12, 1979e12, None),
-        "h200" => (4.8e12, 989e12, 1979e12, None),
-        "b200" => (8.0e12, 2250e12, 4500e12, Some(9000e12)),
-        _ => panic!("no test chip {name}"),
-    };
-    let rates = [(FormatName::Bf16, Some(bf16)), (FormatName::Fp8, Some(fp8)), (FormatName::Nvfp4, nvfp4)];
-    Chip {
-        name: name.to_owned(),
-        device_name: cited(name.to_uppercase()),
-        compute_capability: cited((9, 0)),
-        multiprocessors: cited(132),
-        memory: cited(BytesPerRank::new(80_000_000_000)),
-        reported_memory: cited(BytesPerRank::new(85_520_809_984)),
-        memory_bandwidth: cited(BytesPerSecond::new(bandwidth)),
-        l2_cache: cited(BytesPerRank::new(50_000_000)),
-        peak: rates.into_iter().filter_map(|(format, rate)| Some((format, cited(FlopsPerSecond::new(rate?))))).collect(),
-        gpus_per_node: cited(8),
-        gpus_per_domain: cited(8),
-        link_bandwidth: cited(BytesPerSecond::new(450e9)),
-        host_bandwidth: cited(BytesPerSecond::new(64e9)),
-    }
+    Catalog::embedded().chip(name).expect("the shipped catalog has the chip")
 }
 
 static MODELS: LazyLock<[CostModel; 3]> = LazyLock::new(|| {
