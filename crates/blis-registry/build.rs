@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+// The file of the contracts included below hashes with it.
+use sha2 as _;
+
 #[path = "../blis-contracts/src/data.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the library of contracts shares this file")]
 mod data;

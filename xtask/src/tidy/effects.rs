@@ -16,6 +16,7 @@ const MODULES: &[&str] = &["fs", "thread", "time"];
 /// Files that read what a user names; one that reads nothing any more is a fault.
 const LOADERS: &[&str] = &[
     "crates/blis-contracts/src/strict/mod.rs",
+    "crates/blis-contracts/src/data.rs",
     "crates/blis-catalog/src/derive/source.rs",
     "crates/blis-vllm/src/bin/vllm-trace.rs",
 ];
