@@ -118,6 +118,11 @@ impl VllmEngine {
         &self.scheduler
     }
 
+    /// The captured graphs.
+    pub fn graphs(&self) -> &CudaGraphs {
+        &self.graphs
+    }
+
     /// The plan's compiled name.
     pub fn plan_id(&self) -> PlanId {
         self.plan_id
