@@ -1,5 +1,6 @@
 //! From a scenario to an engine that is about to start: names resolved, launch line read, KV sized.
 
+use blis_catalog::CatalogError;
 use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::ResolvedSetting;
@@ -84,10 +85,12 @@ pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError>
     let group = scenario.group_of(pool).expect("a validated pool names its group");
     let group_path = scenario.cluster.path_of(&group.name);
     let hardware_path = format!("{group_path}.hardware");
-    let chip = world.catalog.chip(&group.hardware).map_err(|error| at(&hardware_path, error.to_string()))?;
+    let chips = || world.catalog.chips().collect();
+    let chip = world.catalog.chip(&group.hardware).map_err(|error| not_in_catalog(&hardware_path, &error, chips))?;
     let packaging = group.packaging(&chip, &group_path).map_err(RunError::Scenario)?;
     let model_path = if pool.model.is_some() { "pools[0].model" } else { "model" };
-    let graph = world.catalog.model(scenario.model_of(pool)).map_err(|error| at(model_path, error.to_string()))?;
+    let models = || world.catalog.models().collect();
+    let graph = world.catalog.model(scenario.model_of(pool)).map_err(|error| not_in_catalog(model_path, &error, models))?;
     let coefficients = world.registry.chip(&group.hardware).map_err(|error| at(&hardware_path, error.to_string()))?;
 
     let launch_path = launch_path(pool);
@@ -101,6 +104,19 @@ pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError>
     let mut environment = PricedEnvironment::new(graph, chip, model);
     let started = start(&stated, site, &mut environment).map_err(|error| at(launch_path, error.to_string()))?;
     Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
+}
+
+/// A name that the catalog does not know, with the one that was meant, or all there are.
+fn not_in_catalog<'a>(path: &str, error: &CatalogError, known: impl Fn() -> Vec<&'a str>) -> RunError {
+    let CatalogError::Unknown { kind, name, nearest, .. } = error else {
+        return RunError::Scenario(Problem::new(path, error.to_string()));
+    };
+    let problem = Problem::new(path, format!("no {kind} `{name}` in the catalog"));
+    let hint = nearest.first().map(|nearest| format!("did you mean `{nearest}`?")).or_else(|| did_you_mean(name, &known()));
+    RunError::Scenario(match hint {
+        Some(hint) => problem.with_hint(hint),
+        None => problem,
+    })
 }
 
 /// The checkpoint that a scenario's one pool serves, as its launch line names it.

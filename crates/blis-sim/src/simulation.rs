@@ -93,7 +93,7 @@ pub struct Statistics {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimulationError {
     /// Nothing arrives.
-    #[error("frame.stop.horizon_s: no request is sent before the horizon at {horizon}; the first would be sent at {}", first.map_or_else(|| "no time at all".to_owned(), |time| time.to_string()))]
+    #[error("no request is sent before the horizon at {horizon}; the first would be sent at {}", first.map_or_else(|| "no time at all".to_owned(), |time| time.to_string()))]
     NothingArrives {
         /// Where the run stops.
         horizon: SimTime,
@@ -101,7 +101,7 @@ pub enum SimulationError {
         first: Option<SimTime>,
     },
     /// The workload sends nothing.
-    #[error("workload: no client sends any request")]
+    #[error("no client sends any request")]
     NoRequests,
     /// Requests wait, and nothing will ever happen.
     #[error("no progress from {now} on: {waiting} requests wait and no event is due")]
