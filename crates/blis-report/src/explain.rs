@@ -9,12 +9,13 @@ use blis_contracts::step::StepEstimate;
 use blis_contracts::units::BytesPerRank;
 
 use crate::grid::Grid;
-use crate::quantity::{bytes, count, nanoseconds, share};
+use crate::quantity::{bytes, count, counted, nanoseconds, share};
 
-/// The settings in force, each with where it came from.
+/// The settings in force, each with where it came from; what the user stated comes first.
 pub fn settings(settings: &[ResolvedSetting]) -> String {
     let mut grid = Grid::new(&["setting", "value", "source", "because"]);
-    for setting in settings {
+    let (defaults, stated): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.source == SettingSource::UpstreamDefault);
+    for setting in stated.into_iter().chain(defaults) {
         let source = match setting.source {
             SettingSource::Stated => "stated",
             SettingSource::Translated => "translated",
@@ -62,8 +63,8 @@ pub fn launch(plan: &PoolPlan) -> String {
     grid.wrapped().print()
 }
 
-/// Memory of one rank and the KV pool made of what is left.
-pub fn memory(memory: &MemoryBreakdown, plan: &PoolPlan) -> String {
+/// Memory of one rank before any KV.
+pub fn memory(memory: &MemoryBreakdown) -> String {
     let mut grid = Grid::headless(&["", ">"]);
     for (name, amount) in [
         ("weights", memory.weights),
@@ -78,17 +79,18 @@ pub fn memory(memory: &MemoryBreakdown, plan: &PoolPlan) -> String {
             grid.row([name, &bytes(amount.get())]);
         }
     }
-    for budget in &plan.kv_budget {
-        grid.row(["KV", &bytes(budget.get())]);
-    }
-    let mut groups = Grid::headless(&["", ""]);
+    grid.print()
+}
+
+/// The groups of layers that share KV blocks.
+pub fn kv_groups(plan: &PoolPlan) -> String {
+    let mut grid = Grid::headless(&["", ""]);
     for (index, group) in plan.kv.iter().enumerate() {
         let window = if group.window == 0 { "all tokens".to_owned() } else { format!("a window of {}", count(group.window.into())) };
-        let block = format!("{} tokens and {}", group.tokens_per_block.get(), bytes(group.bytes_per_block.get()));
-        groups.row([format!("group {index}"), format!("{} layers that see {window}; a block holds {block}", group.layers)]);
+        let block = format!("{} tokens in {}", group.tokens_per_block.get(), bytes(group.bytes_per_block.get()));
+        grid.row([format!("group {index}"), format!("{} that see {window}; a block holds {block}", counted(group.layers.into(), "layer"))]);
     }
-    groups.row(["blocks", &count(plan.kv_blocks.get())]);
-    grid.print() + &groups.wrapped().print()
+    grid.wrapped().print()
 }
 
 /// One line of a step's price.
@@ -100,7 +102,9 @@ pub struct PriceRow {
     pub kernel: Option<String>,
     /// The registry entry that priced it.
     pub entry: String,
-    /// How far the price can be trusted.
+    /// How the entry's coefficients were obtained.
+    pub method: Method,
+    /// How far this price can be trusted: below the method where a flag is set.
     pub rank: Method,
     /// Whether it lies outside the fitted range.
     pub extrapolated: bool,
@@ -115,13 +119,11 @@ pub struct PriceRow {
 /// One step's price by primitive, kernels first by their order in the plan, then the host.
 pub fn price(rows: &[PriceRow], estimate: &StepEstimate) -> String {
     let device: f64 = rows.iter().filter(|row| row.kernel.is_some()).map(|row| row.ns).sum();
-    let mut grid = Grid::new(&["primitive", "kernel", ">calls", ">time", ">share", "rank", "entry"]);
+    let mut grid = Grid::new(&["primitive", "kernel", ">calls", ">time", ">share", "trust", "entry"]);
     for row in rows {
         let part = if row.kernel.is_some() && device > 0.0 { share(row.ns / device) } else { String::new() };
-        let flags = [(row.extrapolated, " extrapolated"), (row.unidentified, " unidentified")];
-        let rank = flags.iter().filter(|(set, _)| *set).fold(row.rank.as_str().replace('_', " "), |text, (_, flag)| text + flag);
         let kernel = row.kernel.as_deref().unwrap_or("(host)");
-        grid.row([&row.subject, kernel, &count(row.calls), &nanoseconds(row.ns), &part, &rank, &row.entry]);
+        grid.row([&row.subject, kernel, &count(row.calls), &nanoseconds(row.ns), &part, &trust(row), &row.entry]);
     }
     let mut total = Grid::headless(&["", ">"]);
     for (name, ns) in [
@@ -133,6 +135,14 @@ pub fn price(rows: &[PriceRow], estimate: &StepEstimate) -> String {
         total.row([name, &nanoseconds(ns)]);
     }
     grid.print() + "\n" + &total.print()
+}
+
+/// The rank of a price, and why it is below its entry's own.
+fn trust(row: &PriceRow) -> String {
+    let flags = [(row.extrapolated, "extrapolated"), (row.unidentified, "interval too wide")];
+    let reasons: Vec<&str> = flags.iter().filter(|(set, _)| *set).map(|(_, reason)| *reason).collect();
+    let word = |method: Method| method.as_str().replace('_', " ");
+    if row.rank == row.method { word(row.rank) } else { format!("{} ({}: {})", word(row.rank), word(row.method), reasons.join(", ")) }
 }
 
 fn merged(layers: &[LoweredLayer]) -> Vec<(&LoweredLayer, u64)> {

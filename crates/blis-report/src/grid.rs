@@ -6,6 +6,12 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Wi
 /// The widest line of a table whose last column holds sentences. Fixed, so that the same run prints the same bytes everywhere.
 const WIDTH: u16 = 100;
 
+/// The widest a column before the last one may become.
+const WIDEST: u16 = 64;
+
+/// The narrowest a broken column may become, whatever stands before it.
+const NARROWEST: u16 = 42;
+
 /// A table under construction.
 #[derive(Debug)]
 pub struct Grid {
@@ -34,17 +40,14 @@ impl Grid {
         self.table.add_row(cells.into_iter().map(Into::into).collect::<Vec<String>>());
     }
 
-    /// Breaks the last column between words where a line would be too wide.
+    /// Breaks cells: those of the last column between words where a line would be too wide, others where they are very long.
     #[must_use]
-    pub fn wrapped(self) -> Self {
-        self.wrapped_at(WIDTH)
-    }
-
-    fn wrapped_at(mut self, width: u16) -> Self {
-        let widths = self.table.column_max_content_widths();
+    pub fn wrapped(mut self) -> Self {
+        let widths: Vec<u16> = self.table.column_max_content_widths().into_iter().map(|width| width.min(WIDEST)).collect();
         let Some((_, others)) = widths.split_last() else { return self };
-        let rest = width.saturating_sub(others.iter().map(|other| other + 2).sum()).max(24);
-        self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        let taken: u16 = others.iter().map(|other| other + 2).sum();
+        let rest = WIDTH.saturating_sub(taken).max(NARROWEST) + 2;
+        self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(taken + rest);
         for (index, column) in self.table.column_iter_mut().enumerate() {
             let fixed = if index == others.len() { rest } else { others[index] + 2 };
             column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(fixed)));
@@ -79,8 +82,8 @@ mod tests {
     #[test]
     fn a_long_last_column_is_broken_between_words() {
         let mut grid = Grid::headless(&["", ""]);
-        grid.row(["key", "one two three four five six seven"]);
-        assert_eq!(grid.wrapped_at(30).print(), "key  one two three four five\n     six seven\n");
+        grid.row(["key", &["word"; 21].join(" ")]);
+        assert_eq!(grid.wrapped().print(), format!("key  {}\n     word word\n", ["word"; 19].join(" ")));
     }
 
     #[test]

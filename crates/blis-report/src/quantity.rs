@@ -59,7 +59,7 @@ pub fn counted(n: u64, noun: &str) -> String {
 
 /// A share as a percentage with one decimal; one too small to show is not shown as nothing.
 pub fn share(share: f64) -> String {
-    if share > 0.0 && share < 0.0005 { "<0.1 %".to_owned() } else { format!("{:.1} %", share * 1e2) }
+    if share > 0.0 && share < 0.0005 { "<0.1%".to_owned() } else { format!("{:.1}%", share * 1e2) }
 }
 
 /// An amount of memory.
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_small_share_is_not_nothing() {
-        assert_eq!([0.0, 0.0004, 0.1234, 1.0].map(share), ["0.0 %", "<0.1 %", "12.3 %", "100.0 %"]);
+        assert_eq!([0.0, 0.0004, 0.1234, 1.0].map(share), ["0.0%", "<0.1%", "12.3%", "100.0%"]);
         assert_eq!(value(0.4321, "ratio"), "43.21 %");
     }
 

@@ -132,9 +132,7 @@ fn facts(result: &RunResult) -> String {
     };
     let fates = result.fates.iter().filter(|(_, requests)| **requests > 0);
     fact("requests", list(fates.map(|(fate, requests)| format!("{} {}", count(*requests), fate.as_str().replace('_', " ")))));
-    for (reason, requests) in &result.refusals {
-        fact("refused", format!("{}: {reason}", count(*requests)));
-    }
+    refusals(&result.refusals, &mut fact);
     let tokens = &result.tokens;
     fact("tokens", format!("{} prompt, {} output", count(tokens.prompt), count(tokens.output)));
     if tokens.prefix_queries > 0 {
@@ -149,7 +147,7 @@ fn facts(result: &RunResult) -> String {
     price_facts(&result.prices, &mut fact);
     let frame = &result.frame;
     let window = frame.window_end_s - frame.window_start_s;
-    fact("window", format!("{window:.3} s of simulated time, from {:.3} s; {}", frame.window_start_s, frame.stop));
+    fact("window", format!("{window:.3} s of simulated time, from {:.3} s; stop after {}", frame.window_start_s, frame.stop));
     for (pool, substitutions) in &result.substitutions {
         for substitution in substitutions {
             fact(&format!("pool {pool} reads"), substitution.clone());
@@ -164,6 +162,22 @@ fn facts(result: &RunResult) -> String {
     let hashes = [("scenario", &inputs.scenario_sha256), ("catalog", &inputs.catalog_sha256), ("registry", &inputs.registry_sha256)];
     fact("inputs", format!("{}; {origin} data", list(hashes.map(|(name, hash)| format!("{name} {}", short_hash(hash))))));
     grid.wrapped().print()
+}
+
+/// Refusals by reason, most frequent first. Reasons that differ only in their numbers are told once, by the first of them.
+fn refusals(refusals: &IndexMap<String, u64>, fact: &mut impl FnMut(&str, String)) {
+    let mut kinds: IndexMap<String, (&str, u64, u64)> = IndexMap::new();
+    for (reason, requests) in refusals {
+        let kind = reason.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect();
+        let (_, total, reasons) = kinds.entry(kind).or_insert((reason, 0, 0));
+        *total += requests;
+        *reasons += 1;
+    }
+    kinds.sort_by(|_, one, _, other| other.1.cmp(&one.1));
+    for (example, total, reasons) in kinds.into_values() {
+        let others = if reasons > 1 { format!(" (and {} with other numbers)", counted(reasons - 1, "reason")) } else { String::new() };
+        fact("refused", format!("{}: {example}{others}", count(total)));
+    }
 }
 
 fn binds(binds: &Binds) -> String {

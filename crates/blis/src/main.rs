@@ -1,15 +1,17 @@
 //! The BLIS command line: arguments in, documents out, and the exit code.
 //!
 //! Data go to stdout; messages, progress and errors to stderr. Reading order: the commands in `commands`, one file each, then what
-//! they share: `scenario` (reading one), `slo` (conditions on figures), `pending` (files that are whole or absent), `failure` and
-//! `snippet` (errors with their place). Left out: everything a command does beyond parsing its arguments and calling the crates.
+//! they share: `scenario` and `data` (reading them), `slo` (conditions on figures), `step` (steps to price), `pending` (files that are
+//! whole or absent), `failure` and `snippet` (errors with their place). Left out: everything a command does beyond parsing its arguments and calling the crates.
 
 mod commands;
+mod data;
 mod failure;
 mod pending;
 mod scenario;
 mod slo;
 mod snippet;
+mod step;
 
 use std::process::ExitCode;
 

@@ -1,12 +1,31 @@
 //! Reading a scenario: the file, the edits of the command line, and the hash that names both.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use blis_contracts::data::sha256_hex;
 use blis_contracts::scenario::Scenario;
-use blis_contracts::strict::{Document, DocumentErrors, LineEndings, MAX_BYTES, Problem};
-use sha2::{Digest, Sha256};
+use blis_contracts::strict::{Document, DocumentErrors, LineEndings, MAX_BYTES};
+use blis_sim::RunError;
 
 use crate::failure::Failure;
+
+/// A scenario as the command line names it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScenarioArgs {
+    /// The scenario
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) path: PathBuf,
+    /// Change a value of it first, as in `workload.clients[0].arrival.rate=4`; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) edits: Vec<String>,
+}
+
+impl ScenarioArgs {
+    /// Reads it.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        Loaded::open(&self.path, &self.edits)
+    }
+}
 
 /// A scenario and the document it was read from.
 #[derive(Debug)]
@@ -19,7 +38,7 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// Reads a scenario and applies the edits; everything wrong with it comes back at once.
-    pub(crate) fn open(path: &Path, edits: &[String]) -> Result<Self, Failure> {
+    fn open(path: &Path, edits: &[String]) -> Result<Self, Failure> {
         let refused = |errors: DocumentErrors| Failure::Document { errors, text: text_of(path) };
         let mut document = Document::open(path, LineEndings::LfOrCrLf).map_err(|error| refused(error.into()))?;
         for edit in edits {
@@ -31,12 +50,15 @@ impl Loaded {
 
     /// SHA-256 of the document as read, edits applied.
     pub(crate) fn sha256(&self) -> String {
-        Sha256::digest(self.document.to_json()).iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256_hex(self.document.to_json().as_bytes())
     }
 
-    /// A failure at a value of the scenario.
-    pub(crate) fn refuse(&self, problem: Problem) -> Failure {
-        Failure::Document { errors: self.document.locate(problem).into(), text: self.text.clone() }
+    /// What to tell the user about a run that gave no Result.
+    pub(crate) fn run_failure(&self, error: RunError) -> Failure {
+        match error {
+            RunError::Scenario(problem) => Failure::Document { errors: self.document.locate(problem).into(), text: self.text.clone() },
+            RunError::Simulation(error) => Failure::Run(error.to_string()),
+        }
     }
 }
 

@@ -119,14 +119,12 @@ fn limit(text: &str, metric: Metric) -> Result<f64, String> {
         number.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| format!("`{text}` is not a number with a unit"))?;
     let wanted = metric.definition().unit;
     let of_metric = || UNITS.iter().filter(|(_, of, _)| *of == wanted);
-    match of_metric().find(|(name, _, _)| *name == unit) {
-        Some((_, _, factor)) => Ok(value * factor),
-        None => {
-            let known: Vec<&str> = of_metric().map(|(name, _, _)| *name).filter(|name| !name.is_empty()).collect();
-            let found = if unit.is_empty() { "without a unit".to_owned() } else { format!("in `{unit}`") };
-            Err(format!("{} is compared {found}; write the value in {}", metric.definition().id, known.join(", ")))
-        }
+    if let Some((_, _, factor)) = of_metric().find(|(name, _, _)| *name == unit) {
+        return Ok(value * factor);
     }
+    let known: Vec<&str> = of_metric().map(|(name, _, _)| *name).filter(|name| !name.is_empty()).collect();
+    let found = if unit.is_empty() { "without a unit".to_owned() } else { format!("in `{unit}`") };
+    Err(format!("{} is compared {found}; write the value in {}", metric.definition().id, known.join(", ")))
 }
 
 #[cfg(test)]

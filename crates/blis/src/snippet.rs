@@ -53,14 +53,25 @@ impl<'a> Excerpt<'a> {
 /// Within a launch line, the flag that the message names; otherwise all that was marked.
 fn narrowed(line: &str, marked: Range<usize>, message: &str) -> Range<usize> {
     let part = &line[marked.clone()];
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let flags = part.match_indices("--").filter(|(at, _)| !part[..*at].ends_with(is_word));
-    let mut spans = flags.map(|(at, _)| at..at + part[at..].find(|c| !is_word(c)).unwrap_or(part.len() - at));
-    let named = |flag: &str| message.match_indices(flag).any(|(at, _)| !message[at + flag.len()..].starts_with(is_word));
-    match spans.find(|span| span.len() > 2 && named(&part[span.clone()])) {
+    let starts = part.match_indices(" --").map(|(at, _)| at + 1);
+    let mut spans = starts.map(|at| at..at + part[at..].find([' ', '=', '"', '\'']).unwrap_or(part.len() - at));
+    match spans.find(|span| is_named(&part[span.clone()], message)) {
         Some(span) => marked.start + span.start..marked.start + span.end,
         None => marked,
     }
+}
+
+/// Whether a message names a flag: as it is written or, where it has several words, as a setting or in a sentence.
+fn is_named(flag: &str, message: &str) -> bool {
+    let (words, text) = (words(flag), words(message));
+    let several = words.trim().contains(' ');
+    text.contains(&words) && (several || message.contains(flag))
+}
+
+/// The words of a text, each between single spaces.
+fn words(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(" ".to_owned(), |line, word| line + word + " ")
 }
 
 #[cfg(test)]
@@ -74,6 +85,8 @@ mod tests {
         let marked = |message: &str| &line[narrowed(line, all.clone(), message)];
         assert_eq!(marked("unrecognized arguments: --max-num-seq; did you mean --max-num-seqs?"), "--max-num-seq");
         assert_eq!(marked("argument --max-model-len: expected one"), "--max-model-len");
+        assert_eq!(marked("try a smaller `max_model_len`"), "--max-model-len");
+        assert_eq!(marked("the max model len (8) is odd"), "--max-model-len");
         assert_eq!(marked("the model does not fit"), &line[all.clone()]);
     }
 

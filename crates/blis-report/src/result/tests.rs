@@ -61,7 +61,7 @@ fn example(unfinished: u64) -> RunResult {
             registry_sha256: "23456789abcdef01".repeat(4),
         },
         versions: Versions { blis: "0.0.0".to_owned(), engine: "engine 1.2.3".to_owned(), generator: "chacha12".to_owned() },
-        frame: FrameRecord { start: "empty".to_owned(), stop: "2000 requests ended".to_owned(), window_start_s: 0.5, window_end_s: 250.75 },
+        frame: FrameRecord { start: "empty".to_owned(), stop: "2000 requests".to_owned(), window_start_s: 0.5, window_end_s: 250.75 },
         settings: IndexMap::new(),
         substitutions: [("serve".to_owned(), vec!["OLD=1 was read as --new".to_owned()])].into_iter().collect(),
         figures: figures(unfinished),
@@ -92,6 +92,15 @@ fn an_unknown_figure_is_a_dash_with_its_reason() {
     let ttft = text.lines().find(|line| line.starts_with("ttft")).unwrap();
     assert!(ttft.ends_with("-  2,000"), "{ttft}");
     assert!(text.contains("-: not known, because 12 requests had not finished when the run stopped"));
+}
+
+#[test]
+fn refusals_that_differ_only_in_numbers_are_told_once() {
+    let refusals = [("a prompt of 9 of 8", 1), ("no room", 5), ("a prompt of 12 of 8", 7), ("a prompt of 1 of 8", 1)];
+    let result = RunResult { refusals: refusals.map(|(reason, count)| (reason.to_owned(), count)).into_iter().collect(), ..example(0) };
+    let text = table(&result);
+    let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("refused")).map(str::trim).collect();
+    assert_eq!(told, ["9: a prompt of 9 of 8 (and 2 reasons with other numbers)", "5: no room"]);
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! The commands, one file each: its arguments and what it calls.
 
+mod catalog;
+mod explain;
+mod fields;
 mod metrics;
+mod run;
 mod schema;
+mod score;
 mod validate;
 mod version;
 
@@ -18,8 +23,18 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 /// A command with its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a scenario and print its Result
+    Run(run::Args),
+    /// Show what stands behind a run: settings, plan, memory, KV cache, and the price of a step
+    Explain(explain::Args),
     /// Check a scenario without running it, and say everything that is wrong with it
     Validate(validate::Args),
+    /// Show the published facts that runs use, or derive a model's graph
+    Catalog(catalog::Args),
+    /// List an engine's settings and what the port does with each
+    Fields(fields::Args),
+    /// Predict measured deployments
+    Score(score::Args),
     /// List the metrics with their units and definitions
     Metrics,
     /// Print the JSON Schema of a kind of document, or list the kinds
@@ -32,7 +47,12 @@ impl Command {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
         match self {
+            Self::Run(args) => run::run(&args),
+            Self::Explain(args) => explain::run(&args),
             Self::Validate(args) => validate::run(&args),
+            Self::Catalog(args) => catalog::run(&args),
+            Self::Fields(args) => fields::run(&args),
+            Self::Score(args) => score::run(&args),
             Self::Metrics => metrics::run(),
             Self::Schema(args) => schema::run(&args),
             Self::Version(args) => version::run(&args),
@@ -47,4 +67,10 @@ fn print(text: &str) -> Outcome {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Io { what: "stdout".to_owned(), error }),
         Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Tells the user something that is not data.
+fn note(text: &str) {
+    // Nobody is left to tell when stderr is closed.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,21 +1,20 @@
-//! `blis validate`: everything that is wrong with a scenario.
-
-use std::path::PathBuf;
+//! `blis validate`: everything that is wrong with a scenario, up to the instant at which simulated time would start.
 
 use super::{Outcome, print};
-use crate::scenario::Loaded;
+use crate::data::DataArgs;
+use crate::scenario::ScenarioArgs;
 
 /// The arguments of `blis validate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The scenario
-    scenario: PathBuf,
-    /// Change a value first, as in `pools[0].env.NAME="1"`; may be repeated
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    edits: Vec<String>,
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    #[command(flatten)]
+    data: DataArgs,
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    let loaded = Loaded::open(&args.scenario, &args.edits)?;
-    print(&format!("{}: `{}` is a valid scenario\n", args.scenario.display(), loaded.scenario.name))
+    let loaded = args.scenario.load()?;
+    blis_sim::prepare(&loaded.scenario, &args.data.world()?).map_err(|error| loaded.run_failure(error))?;
+    print(&format!("{}: `{}` is a valid scenario\n", args.scenario.path.display(), loaded.scenario.name))
 }

@@ -1,0 +1,119 @@
+//! `blis catalog`: what the catalog holds, one entry of it, and the deriver of model graphs.
+
+use std::path::PathBuf;
+
+use blis_catalog::{Catalog, derive_catalog_model, derive_directory, write_graph};
+use blis_contracts::chip::Chip;
+use blis_contracts::strict::did_you_mean;
+use blis_report::grid::Grid;
+use blis_report::quantity::{bytes, count};
+use clap::Subcommand;
+use serde_json::Value;
+
+use super::{Outcome, print};
+use crate::data::{DataArgs, catalog_failure};
+use crate::failure::Failure;
+
+/// The arguments of `blis catalog`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the models and the chips
+    List {
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Show a model's graph, or a chip's figures with their citations
+    Show {
+        /// A catalog name, or the name of a checkpoint
+        name: String,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Derive a model's graph from the vendor's files, and print it
+    Derive {
+        /// A checkpoint's folder with its `config.json`, or a model's folder of a catalog
+        dir: PathBuf,
+        /// A folder with the vendor's files that a catalog folder names but does not hold
+        #[arg(long, value_name = "DIR")]
+        vendor: Option<PathBuf>,
+    },
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::List { data } => list(&data.world()?.catalog),
+        Command::Show { name, data } => show(&data.world()?.catalog, name),
+        Command::Derive { dir, vendor } => {
+            let of_catalog = dir.join("model.yaml").is_file();
+            let derived = if of_catalog { derive_catalog_model(dir, vendor.as_deref()) } else { derive_directory(dir) };
+            print(&write_graph(&derived.map_err(|error| Failure::input(error.to_string(), None))?))
+        }
+    }
+}
+
+fn list(catalog: &Catalog) -> Outcome {
+    let mut models = Grid::new(&["model", ">parameters", ">active", ">context", "quantisation", "checkpoints"]);
+    for name in catalog.models() {
+        let graph = catalog.model(name).map_err(catalog_failure)?;
+        models.row([
+            name,
+            &count(graph.parameters.total),
+            &count(graph.parameters.active),
+            &count(graph.max_position_embeddings),
+            graph.quantisation.as_deref().unwrap_or("none"),
+            &graph.aliases.join(", "),
+        ]);
+    }
+    let mut chips = Grid::new(&["chip", "device", ">memory", ">bandwidth", ">per node"]);
+    for name in catalog.chips() {
+        let chip = catalog.chip(name).map_err(catalog_failure)?;
+        chips.row([
+            name,
+            &chip.device_name.value,
+            &bytes(chip.reported_memory.value.get()),
+            &format!("{:.2} TB/s", chip.memory_bandwidth.value.get() / 1e12),
+            &chip.gpus_per_node.value.to_string(),
+        ]);
+    }
+    print(&format!("{}\n{}", models.wrapped().print(), chips.print()))
+}
+
+fn show(catalog: &Catalog, name: &str) -> Outcome {
+    if catalog.resolve(name).is_some() {
+        return print(&write_graph(&catalog.model(name).map_err(catalog_failure)?));
+    }
+    if catalog.chips().any(|chip| chip == name) {
+        return print(&figures(&catalog.chip(name).map_err(catalog_failure)?));
+    }
+    let known: Vec<&str> = catalog.models().chain(catalog.chips()).collect();
+    let message = format!("the catalog ({}) has no model and no chip `{name}`", catalog.source());
+    Err(Failure::input(message, did_you_mean(name, &known).or_else(|| Some("`blis catalog list` shows what there is".to_owned()))))
+}
+
+/// A chip's figures, each with its citation.
+fn figures(chip: &Chip) -> String {
+    let mut grid = Grid::new(&["figure", "value", "kind", "source"]);
+    let chip = serde_json::to_value(chip).expect("a chip has text keys and finite numbers");
+    cited("", &chip, &mut grid);
+    grid.wrapped().print()
+}
+
+/// Adds every cited value under `path`.
+fn cited(path: &str, value: &Value, grid: &mut Grid) {
+    let Some(map) = value.as_object() else { return };
+    let text = |key: &str| map.get(key).and_then(Value::as_str);
+    if let (Some(figure), Some(kind), Some(source)) = (map.get("value"), text("kind"), text("source")) {
+        let figure = figure.as_str().map_or_else(|| figure.to_string(), str::to_owned);
+        grid.row([path, &figure, kind, source]);
+        return;
+    }
+    for (key, inner) in map {
+        cited(&if path.is_empty() { key.clone() } else { format!("{path}.{key}") }, inner, grid);
+    }
+}

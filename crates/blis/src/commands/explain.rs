@@ -1,0 +1,92 @@
+//! `blis explain`: what stands behind a run before simulated time starts.
+
+use blis_contracts::environment::Environment;
+use blis_contracts::step::{StepEstimate, StepShape};
+use blis_kernel::PriceLine;
+use blis_report::explain::{self, PriceRow};
+use blis_report::grid::Grid;
+use blis_report::quantity::{bytes, count};
+use blis_sim::Prepared;
+
+use super::{Outcome, print};
+use crate::data::DataArgs;
+use crate::scenario::ScenarioArgs;
+use crate::step::StepText;
+
+/// The arguments of `blis explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    /// A step to price: decoding requests at a context, prompts of a length over a cached context; may be repeated
+    #[arg(long = "step", value_name = "decode=N@CONTEXT,prefill=TOKENS@CONTEXT", default_value = "decode=16@1000")]
+    steps: Vec<StepText>,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let loaded = args.scenario.load()?;
+    let world = args.data.world()?;
+    let mut prepared = blis_sim::prepare(&loaded.scenario, &world).map_err(|error| loaded.run_failure(error))?;
+    let mut sections = vec![
+        section("Settings in force", &explain::settings(prepared.settings())),
+        section("Read differently from how they are written", &lines(&prepared.notes)),
+        section("One forward pass on one rank", &explain::plan(prepared.plan())),
+        section("How it is launched", &explain::launch(prepared.plan())),
+        section("Memory of one rank", &explain::memory(&prepared.memory)),
+        section("KV cache", &kv(&prepared)),
+    ];
+    for step in &args.steps {
+        let (rows, estimate) = price(&mut prepared, step);
+        sections.push(section(&format!("A step of {step}"), &explain::price(&rows, &estimate)));
+    }
+    sections.retain(|section| !section.is_empty());
+    print(&sections.join("\n"))
+}
+
+/// A titled part of the explanation; nothing where there is nothing to say.
+fn section(title: &str, body: &str) -> String {
+    if body.is_empty() { String::new() } else { format!("{title}\n\n{body}") }
+}
+
+fn lines(notes: &[String]) -> String {
+    notes.iter().fold(String::new(), |text, note| text + note + "\n")
+}
+
+fn kv(prepared: &Prepared) -> String {
+    let kv = &prepared.kv;
+    let mut grid = Grid::headless(&["", ">"]);
+    grid.row(["memory the driver reports", &bytes(kv.device_memory.get())]);
+    if let Some(requested) = kv.requested {
+        grid.row(["of it, for the engine", &bytes(requested.get())]);
+    }
+    grid.row(["of it, left for KV", &bytes(kv.available.get())]);
+    grid.row(["one block", &bytes(kv.bytes_per_block.get())]);
+    grid.row(["blocks, one of them a placeholder", &count(kv.blocks)]);
+    grid.row(["tokens", &count(kv.capacity_tokens)]);
+    grid.row([format!("requests of {} tokens at once", count(kv.max_model_len.into())), format!("{:.2}", kv.max_concurrency)]);
+    grid.print() + &explain::kv_groups(prepared.plan())
+}
+
+fn price(prepared: &mut Prepared, step: &StepText) -> (Vec<PriceRow>, StepEstimate) {
+    let shape = StepShape { ranks: vec![step.rank(prepared.engine.graphs())], stage: 0 };
+    let plan = prepared.engine.plan_id();
+    let estimate = prepared.environment.price(plan, &shape);
+    let lines = prepared.environment.plan(plan).explain(&shape);
+    (lines.into_iter().map(row).collect(), estimate)
+}
+
+fn row(line: PriceLine) -> PriceRow {
+    PriceRow {
+        subject: line.primitive.as_str().to_owned(),
+        kernel: line.kernel,
+        entry: line.entry,
+        method: line.method,
+        rank: line.rank,
+        extrapolated: line.extrapolated,
+        unidentified: line.unidentified,
+        calls: line.count,
+        ns: line.ns,
+    }
+}

@@ -1,0 +1,124 @@
+//! `blis fields`: every setting of an engine and what the port does with it.
+
+use blis_contracts::strict::did_you_mean;
+use blis_report::grid::Grid;
+use blis_vllm::config::{Field, Kind, Status, fields, former_spellings};
+use clap::ValueEnum;
+
+use super::{Outcome, print};
+use crate::failure::Failure;
+
+/// The arguments of `blis fields`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The engine
+    engine: Engine,
+    /// A flag, a key or an environment variable; every one is listed where left out
+    #[arg(allow_hyphen_values = true)]
+    name: Option<String>,
+}
+
+/// The engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    Vllm,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    match (args.engine, &args.name) {
+        (Engine::Vllm, None) => print(&list()),
+        (Engine::Vllm, Some(name)) => print(&describe(name)?),
+    }
+}
+
+fn list() -> String {
+    let mut grid = Grid::new(&["name", "status", "type", "default"]);
+    for field in fields() {
+        grid.row([field.name(), status(field.status), kind(field.kind), &default(field)]);
+    }
+    grid.wrapped().print()
+}
+
+/// Everything known of the settings with that name: usually one, or a spelling of an earlier release.
+fn describe(name: &str) -> Result<String, Failure> {
+    let is_it = |field: &&Field| field.key == name || field.flags.contains(&name) || field.flags.contains(&format!("--{name}").as_str());
+    let mut parts: Vec<String> = fields().iter().filter(is_it).map(facts).collect();
+    for former in former_spellings().iter().filter(|former| former.old == name || former.old.trim_start_matches('-') == name) {
+        let mut grid = Grid::headless(&["", ""]);
+        grid.row(["name", former.old]);
+        grid.row(["status", "a spelling of earlier releases; `engine.written_for` has it translated"]);
+        let until = former.until.map(|release| format!(" until {release}")).unwrap_or_default();
+        grid.row(["releases", &format!("from {}{until}", former.from)]);
+        if !former.when.is_empty() {
+            grid.row(["values", &former.when.join(", ")]);
+        }
+        for (setting, value) in &former.to {
+            grid.row(["becomes", &format!("{setting} {value}")]);
+        }
+        grid.row(["because", former.reason]);
+        parts.push(grid.wrapped().print());
+    }
+    if parts.is_empty() {
+        let known: Vec<&str> = fields().iter().flat_map(|field| field.flags.iter().copied().chain([field.key])).collect();
+        return Err(Failure::input(format!("the engine has no setting `{name}`"), did_you_mean(name, &known)));
+    }
+    Ok(parts.join("\n"))
+}
+
+fn facts(field: &Field) -> String {
+    let mut grid = Grid::headless(&["", ""]);
+    grid.row(["name", field.key]);
+    let mut fact = |key: &str, value: String| {
+        if !value.is_empty() {
+            grid.row([key, &value]);
+        }
+    };
+    fact("flags", field.flags.join(", "));
+    fact("scope", field.scope.to_owned());
+    fact("type", kind(field.kind).to_owned());
+    fact("choices", field.choices.join(", "));
+    let bounds = [("above", field.gt), ("at least", field.ge), ("below", field.lt), ("at most", field.le)];
+    fact("range", bounds.iter().filter_map(|(word, bound)| Some(format!("{word} {}", (*bound)?))).collect::<Vec<_>>().join(", "));
+    fact("default", default(field));
+    fact("status", status(field.status).to_owned());
+    fact("accepted", field.values.join(", "));
+    fact("because", field.reason().to_owned());
+    grid.wrapped().print()
+}
+
+fn default(field: &Field) -> String {
+    match &field.default {
+        None => "computed at start-up".to_owned(),
+        Some(serde_json::Value::Null) => "none".to_owned(),
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}
+
+fn status(status: Status) -> &'static str {
+    match status {
+        Status::Modelled => "modelled",
+        Status::Inert => "inert",
+        Status::NotModelled => "not modelled",
+        Status::Nested => "an object",
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Flag => "a bare flag",
+        Kind::FlagOrStr => "a bare flag or text",
+        Kind::Int | Kind::IntChoice => "integer",
+        Kind::IntHuman => "integer, 8k and the like",
+        Kind::IntHumanOrAuto => "integer, 8k and the like, or auto",
+        Kind::Float => "number",
+        Kind::Str => "text",
+        Kind::Choice | Kind::ChoiceFolded | Kind::ChoiceNocase | Kind::Enum => "choice",
+        Kind::Ints => "integers",
+        Kind::Strs => "words",
+        Kind::Json => "JSON",
+        Kind::JsonOrStr => "JSON or text",
+        Kind::Nested => "JSON with keys of its own",
+        Kind::Bool | Kind::BoolInt | Kind::BoolWord | Kind::BoolOne => "yes or no",
+    }
+}

@@ -1,0 +1,171 @@
+//! `blis run`: one scenario, one Result.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use blis_contracts::record::RequestRecord;
+use blis_contracts::scenario::{BenchmarkClient, Scenario, Workload};
+use blis_report::grid::Grid;
+use blis_report::quantity::count;
+use blis_report::requests::{Format, RequestWriter};
+use blis_report::result;
+use blis_sim::{Observer, Origin, Progress, RunStatistics};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Outcome, note, print};
+use crate::data::DataArgs;
+use crate::failure::Failure;
+use crate::pending::PendingFile;
+use crate::scenario::ScenarioArgs;
+use crate::slo::Condition;
+
+/// The exit code of a run that a condition fails.
+const SLO_NOT_MET: u8 = 3;
+
+/// The arguments of `blis run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    /// How the Result is printed
+    #[arg(long, value_enum, default_value = "table")]
+    format: Printed,
+    /// Write one line for each request to a .csv or .jsonl file
+    #[arg(long, value_name = "FILE", value_parser = requests_file)]
+    requests: Option<(PathBuf, Format)>,
+    /// End with exit code 3 if a figure is so, as in `ttft.p99>500ms`; may be repeated
+    #[arg(long = "fail-if", value_name = "CONDITION")]
+    conditions: Vec<Condition>,
+    /// Count the run's own work on stderr
+    #[arg(long)]
+    stats: bool,
+    /// Show no progress bar on a terminal
+    #[arg(long)]
+    no_progress: bool,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// How a Result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Printed {
+    /// Aligned tables
+    Table,
+    /// The whole document
+    Json,
+}
+
+/// A per-request file's format is that of its extension.
+fn requests_file(text: &str) -> Result<(PathBuf, Format), String> {
+    let path = PathBuf::from(text);
+    let of_path = |(_, extension): &&(Format, &str)| path.extension() == Some(OsStr::new(*extension));
+    match Format::ALL.iter().find(of_path) {
+        Some((format, _)) => Ok((path, *format)),
+        None => Err(format!("the name must end in {}", Format::ALL.map(|(_, extension)| format!(".{extension}")).join(" or "))),
+    }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let loaded = args.scenario.load()?;
+    let world = args.data.world()?;
+    let mut watch = Watch::new(args, &loaded.scenario)?;
+    let origin = Origin { scenario_sha256: loaded.sha256(), edits: args.scenario.edits.clone() };
+    let run = blis_sim::run(&loaded.scenario, &origin, &world, &mut watch).map_err(|error| loaded.run_failure(error))?;
+    watch.finish()?;
+    let code = print(&match args.format {
+        Printed::Table => result::table(&run.result),
+        Printed::Json => result::json(&run.result),
+    })?;
+    if args.stats {
+        note(&statistics(&run.statistics));
+    }
+    let failures: Vec<String> = args.conditions.iter().filter_map(|condition| condition.failure(&run.result)).collect();
+    for failure in &failures {
+        note(&format!("--fail-if {failure}\n"));
+    }
+    Ok(if failures.is_empty() { code } else { ExitCode::from(SLO_NOT_MET) })
+}
+
+fn statistics(statistics: &RunStatistics) -> String {
+    let mut grid = Grid::headless(&["", ">"]);
+    for (name, value) in [
+        ("events", statistics.events.events),
+        ("engine wake-ups", statistics.events.engine_wakes),
+        ("steps priced", statistics.steps),
+        ("prices worked out", statistics.cells as u64),
+        ("tokens passed on", statistics.events.tokens),
+        ("KV blocks taken", statistics.blocks_allocated),
+        ("most requests in flight", statistics.events.peak_in_flight),
+    ] {
+        grid.row([name, &count(value)]);
+    }
+    grid.print()
+}
+
+/// Watches a run: writes the per-request file and moves the progress bar.
+struct Watch {
+    file: Option<(String, RequestWriter<PendingFile>)>,
+    failure: Option<io::Error>,
+    bar: ProgressBar,
+}
+
+impl Watch {
+    fn new(args: &Args, scenario: &Scenario) -> Result<Self, Failure> {
+        let file = match &args.requests {
+            None => None,
+            Some((path, format)) => {
+                let name = path.display().to_string();
+                let cannot = |error: io::Error| Failure::input(format!("--requests {name}: cannot be written: {error}"), None);
+                let pending = PendingFile::create(path).map_err(cannot)?;
+                Some((name.clone(), RequestWriter::new(pending, *format, clients(scenario)).map_err(cannot)?))
+            }
+        };
+        Ok(Self { file, failure: None, bar: if args.no_progress { ProgressBar::hidden() } else { bar(scenario) } })
+    }
+
+    /// Puts the per-request file at its place.
+    fn finish(self) -> Result<(), Failure> {
+        self.bar.finish_and_clear();
+        let Some((what, writer)) = self.file else { return Ok(()) };
+        match self.failure {
+            Some(error) => Err(Failure::Io { what, error }),
+            None => writer.finish().and_then(PendingFile::complete).map_err(|error| Failure::Io { what, error }),
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn record(&mut self, record: &RequestRecord) {
+        if let (Some((_, writer)), None) = (&mut self.file, &self.failure) {
+            self.failure = writer.write(record).err();
+        }
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        match self.bar.length() {
+            Some(_) => self.bar.set_position(progress.ended),
+            None => self.bar.set_message(format!("{}, {} requests ended", progress.now, count(progress.ended))),
+        }
+    }
+}
+
+/// A bar over the requests where their number is stated, a spinner with simulated time otherwise; nothing where stderr is no terminal.
+fn bar(scenario: &Scenario) -> ProgressBar {
+    match scenario.frame.stop.requests {
+        Some(requests) => {
+            let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} requests, {eta} left");
+            ProgressBar::new(requests).with_style(style.expect("the template names keys that indicatif has"))
+        }
+        None => ProgressBar::new_spinner(),
+    }
+}
+
+/// The names of the workload's clients, in its order.
+fn clients(scenario: &Scenario) -> Vec<String> {
+    match &scenario.workload {
+        Workload::Clients(workload) => workload.clients.iter().map(|client| client.id.clone()).collect(),
+        Workload::Benchmark(BenchmarkClient::Inferencex(_)) => vec!["inferencex".to_owned()],
+    }
+}

@@ -1,0 +1,91 @@
+//! A step in the words of the command line, such as `decode=16@1000,prefill=512@0`.
+//!
+//! Padding and launch mode are not written: the engine's own rule gives them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use blis_contracts::step::{PrefillRow, RankStep};
+use blis_contracts::strict::did_you_mean;
+use blis_vllm::cudagraph::CudaGraphs;
+
+/// The most requests one part may state, and the most tokens of a request.
+const MAX: u32 = 10_000_000;
+
+/// The requests of a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StepText {
+    text: String,
+    decode: Vec<u32>,
+    prefill: Vec<PrefillRow>,
+}
+
+impl StepText {
+    /// The step as an engine with these graphs launches it.
+    pub(crate) fn rank(&self, graphs: &CudaGraphs) -> RankStep {
+        let mut rank = RankStep { decode: self.decode.clone(), prefill: self.prefill.clone(), ..RankStep::default() };
+        let count = |n: u64| u32::try_from(n).expect("a step that was read holds less than a billion tokens");
+        let requests = count(rank.requests() as u64);
+        let dispatch = graphs.dispatch(count(rank.tokens()), requests, rank.prefill.is_empty());
+        rank.sampled = requests;
+        rank.launch = dispatch.launch;
+        rank.padded_tokens = dispatch.padded_tokens;
+        rank
+    }
+}
+
+impl fmt::Display for StepText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for StepText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const KINDS: [&str; 2] = ["decode", "prefill"];
+        let mut step = Self { text: text.to_owned(), decode: Vec::new(), prefill: Vec::new() };
+        for part in text.split(',') {
+            let malformed = || format!("`{part}` is not a part of a step; write `decode=16@1000` or `prefill=512@0`");
+            let (kind, amounts) = part.trim().split_once('=').ok_or_else(malformed)?;
+            let (first, context) = amounts.split_once('@').ok_or_else(malformed)?;
+            let number = |text: &str, least: u32| match text.parse::<u32>() {
+                Ok(number) if (least..=MAX).contains(&number) => Ok(number),
+                Ok(_) | Err(_) => Err(format!("`{text}` in `{part}` must be an integer from {least} to {MAX}")),
+            };
+            match kind {
+                "decode" => step.decode.extend(vec![number(context, 1)?; number(first, 1)? as usize]),
+                "prefill" => step.prefill.push(PrefillRow { query: number(first, 1)?, context: number(context, 0)? }),
+                other => return Err(format!("`{other}` is no kind of request; {}", did_you_mean(other, &KINDS).unwrap_or_default())),
+            }
+        }
+        let tokens = step.decode.len() as u64 + step.prefill.iter().map(|row| u64::from(row.query)).sum::<u64>();
+        if tokens > u64::from(MAX) {
+            return Err(format!("a step of {tokens} tokens; at most {MAX}"));
+        }
+        Ok(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_list_of_requests() {
+        let step: StepText = "decode=3@1000,prefill=512@0, prefill=64@128".parse().unwrap();
+        assert_eq!(step.decode, [1000; 3]);
+        assert_eq!(step.prefill, [PrefillRow { query: 512, context: 0 }, PrefillRow { query: 64, context: 128 }]);
+    }
+
+    #[test]
+    fn a_malformed_step_says_what_would_be_right() {
+        let refusal = |text: &str| text.parse::<StepText>().unwrap_err();
+        assert_eq!(refusal("decode=16"), "`decode=16` is not a part of a step; write `decode=16@1000` or `prefill=512@0`");
+        assert_eq!(refusal("decod=16@1"), "`decod` is no kind of request; did you mean `decode`?");
+        assert_eq!(refusal("decode=16@0"), "`0` in `decode=16@0` must be an integer from 1 to 10000000");
+        assert_eq!(refusal("prefill=-1@0"), "`-1` in `prefill=-1@0` must be an integer from 1 to 10000000");
+        assert_eq!(refusal("prefill=9000000@0,prefill=9000000@0"), "a step of 18000000 tokens; at most 10000000");
+    }
+}

@@ -1,0 +1,80 @@
+//! Commands that show what there is.
+
+use crate::harness::{Bench, CHAT, show};
+
+fn stdout(test: &str, arguments: &[&str]) -> String {
+    let output = Bench::new(test, CHAT).blis(arguments);
+    assert!(output.status.success(), "{}", show(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refusal(test: &str, arguments: &[&str]) -> String {
+    let output = Bench::new(test, CHAT).blis(arguments);
+    assert_eq!(output.status.code(), Some(2), "{}", show(&output));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn the_catalog_lists_models_and_chips() {
+    let text = stdout("catalog_list", &["catalog", "list"]);
+    for name in ["llama-3.1-8b-instruct", "gpt-oss-120b", "openai/gpt-oss-120b", "h100", "h200", "b200"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_model_is_shown_by_either_name_and_as_its_deriver_wrote_it() {
+    let by_name = stdout("show_model", &["catalog", "show", "gpt-oss-20b"]);
+    assert_eq!(by_name, stdout("show_checkpoint", &["catalog", "show", "openai/gpt-oss-20b"]));
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/models/gpt-oss-20b");
+    assert_eq!(by_name, std::fs::read_to_string(format!("{committed}/graph.yaml")).unwrap());
+    assert_eq!(by_name, stdout("derive_model", &["catalog", "derive", committed]));
+}
+
+#[test]
+fn a_chip_is_shown_with_its_citations() {
+    let text = stdout("show_chip", &["catalog", "show", "h100"]);
+    assert!(text.contains("memory_bandwidth") && text.contains("datasheet") && text.contains("peak.bf16"), "{text}");
+}
+
+#[test]
+fn an_unknown_entry_gets_the_nearest() {
+    assert!(refusal("show_unknown", &["catalog", "show", "gpt-oss-12b"]).contains("did you mean `gpt-oss-120b`?"));
+}
+
+#[test]
+fn a_setting_is_found_by_flag_key_and_former_spelling() {
+    for name in ["--max-num-seqs", "max-num-seqs", "max_num_seqs"] {
+        let text = stdout("field", &["fields", "vllm", name]);
+        assert!(text.contains("--max-num-seqs") && text.contains("modelled"), "{text}");
+    }
+    assert!(stdout("field_former", &["fields", "vllm", "VLLM_MXFP4_USE_MARLIN"]).contains("moe_backend marlin"));
+    assert!(refusal("field_unknown", &["fields", "vllm", "max-num-seq"]).contains("did you mean `max_num_seqs`?"));
+    assert!(stdout("fields", &["fields", "vllm"]).lines().count() > 500);
+}
+
+#[test]
+fn every_kind_of_document_has_a_schema_that_is_committed() {
+    let kinds = stdout("schema_kinds", &["schema"]);
+    assert!(kinds.lines().count() >= 2, "{kinds}");
+    for kind in kinds.lines() {
+        let committed = format!("{}/../../docs/schema/{kind}.json", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(stdout("schema", &["schema", kind]), std::fs::read_to_string(committed).unwrap(), "{kind}");
+    }
+    assert!(refusal("schema_unknown", &["schema", "scenari"]).contains("a similar value exists: 'scenario'"));
+}
+
+#[test]
+fn the_version_names_release_data_and_generator() {
+    assert_eq!(stdout("version_flag", &["--version"]), format!("blis {}\n", env!("CARGO_PKG_VERSION")));
+    let document: serde_json::Value = serde_json::from_str(&stdout("version_json", &["version", "--json"])).unwrap();
+    for key in ["blis", "catalog_sha256", "registry_sha256", "generator"] {
+        assert!(document[key].is_string(), "{document}");
+    }
+    assert!(document["engines"]["vllm"].is_string());
+}
+
+#[test]
+fn metrics_are_defined() {
+    assert!(stdout("metrics", &["metrics"]).contains("queue_delay"));
+}

@@ -1,0 +1,120 @@
+//! What a run gives: the table, the document, per-request files, conditions, and the example scenarios.
+
+use std::path::Path;
+
+use blis_contracts::metric::Metric;
+use blis_contracts::result::RunResult;
+
+use crate::harness::{Bench, CHAT, show};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+#[test]
+fn a_result_gives_every_metric_with_the_statistics_of_the_registry() {
+    let bench = Bench::new("every_metric", CHAT);
+    let result: RunResult = serde_json::from_value(bench.result(&[])).unwrap();
+    let found: Vec<_> = result.figures.iter().map(|figure| (figure.metric.as_str(), figure.statistic)).collect();
+    let of = |metric: Metric| metric.statistics().iter().map(move |statistic| (metric.definition().id, *statistic));
+    assert_eq!(found, Metric::ALL.into_iter().flat_map(of).collect::<Vec<_>>());
+    assert!(result.figures.iter().all(|figure| figure.value.is_some()));
+}
+
+#[test]
+fn the_table_shows_the_same_run_with_definitions() {
+    let bench = Bench::new("table", CHAT);
+    let output = bench.blis(&["run", "scenario.yaml"]);
+    assert!(output.status.success(), "{}", show(&output));
+    let table = String::from_utf8(output.stdout).unwrap();
+    for needle in ["chat  (vllm ", "ttft  ", "100 completed", "binds  ", "prices from", "time goes to", "released data"] {
+        assert!(table.contains(needle), "{needle}: {table}");
+    }
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "no bar and no log where stderr is no terminal");
+}
+
+#[test]
+fn the_same_run_prints_the_same_bytes() {
+    let bench = Bench::new("same_bytes", CHAT);
+    let run = || bench.blis(&["run", "scenario.yaml", "--format", "json", "--stats"]);
+    let (one, other) = (run(), run());
+    assert_eq!(show(&one), show(&other));
+    assert!(String::from_utf8(one.stderr).unwrap().contains("steps priced"));
+}
+
+#[test]
+fn an_edit_changes_the_run_and_stands_in_the_result() {
+    let bench = Bench::new("edit", CHAT);
+    let edit = "workload.clients[chat].arrival.rate=80";
+    let (plain, edited) = (bench.result(&[]), bench.result(&["--set", edit]));
+    assert_eq!(edited["inputs"]["edits"], serde_json::json!([edit]));
+    assert_ne!(plain["inputs"]["scenario_sha256"], edited["inputs"]["scenario_sha256"]);
+    assert_ne!(plain["figures"], edited["figures"]);
+}
+
+#[test]
+fn per_request_files_hold_one_line_for_each_request_and_change_nothing() {
+    let bench = Bench::new("requests", CHAT);
+    let plain = bench.result(&[]);
+    assert_eq!(plain, bench.result(&["--requests", "requests.csv"]));
+    assert_eq!(plain, bench.result(&["--requests", "requests.jsonl"]));
+    assert_eq!(bench.files(), ["requests.csv", "requests.jsonl", "scenario.yaml"]);
+    let (csv, jsonl) = (bench.read("requests.csv"), bench.read("requests.jsonl"));
+    assert_eq!((csv.lines().count(), jsonl.lines().count()), (101, 100));
+    let tokens = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["output_tokens"].as_u64().unwrap();
+    assert_eq!(jsonl.lines().map(tokens).sum::<u64>(), plain["tokens"]["output"].as_u64().unwrap());
+}
+
+#[test]
+fn a_condition_decides_the_exit_code() {
+    let bench = Bench::new("conditions", CHAT);
+    let met = bench.blis(&["run", "scenario.yaml", "--fail-if", "ttft.p99>1000s", "--fail-if", "output_throughput.rate<1"]);
+    assert_eq!(met.status.code(), Some(0), "{}", show(&met));
+    let missed = bench.blis(&["run", "scenario.yaml", "--fail-if", "ttft.p99>1us", "--fail-if", "ttft.p99>1000s"]);
+    assert_eq!(missed.status.code(), Some(3));
+    assert!(!missed.stdout.is_empty(), "the Result is printed all the same");
+    let told = String::from_utf8(missed.stderr).unwrap();
+    assert!(told.starts_with("--fail-if `ttft.p99>1us` holds: ttft.p99 is ") && told.lines().count() == 1, "{told}");
+}
+
+#[test]
+fn the_example_scenarios_are_valid_and_can_be_explained() {
+    let bench = Bench::new("examples", CHAT);
+    let mut count = 0;
+    for entry in std::fs::read_dir(Path::new(ROOT).join("scenarios")).unwrap() {
+        let path = entry.unwrap().path();
+        let path = path.to_str().unwrap();
+        let valid = bench.blis(&["validate", path]);
+        assert!(valid.status.success(), "{}", show(&valid));
+        let explained = bench.blis(&["explain", path, "--step", "decode=16@1000", "--step", "decode=8@500,prefill=512@0"]);
+        let text = show(&explained);
+        assert!(explained.status.success(), "{text}");
+        for title in ["Settings in force", "One forward pass", "Memory of one rank", "KV cache", "A step of decode=8@500,prefill=512@0"] {
+            assert!(text.contains(title), "{title}: {text}");
+        }
+        count += 1;
+    }
+    assert!(count >= 2);
+}
+
+#[test]
+fn units_become_predictions_and_refusals() {
+    let bench = Bench::new("score", CHAT);
+    let unit = |label: &str, command: &str| {
+        let client = r#"{"isl": 64, "osl": 16, "range_ratio": 0.8, "seed": 0, "num_prompts": "$CONC*10", "warmups": "none"}"#;
+        let launch = format!(r#"{{"image": "vllm/vllm-openai:v0.22.0", "server_command": "{command}", "env": {{}}, "client": {client}}}"#);
+        let name = format!(r#""scenario": "llama", "label": "{label}", "framework": "vllm", "gpu": "h200", "run_date": null"#);
+        format!("{{{name}, \"concurrency\": [2, 4], \"launch\": {launch}}}\n")
+    };
+    let served = unit("64/16", "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 4096");
+    let refused = unit("pp", "vllm serve meta-llama/Llama-3.1-8B-Instruct --pipeline-parallel-size 2");
+    bench.write("units.jsonl", (served + &refused).as_bytes());
+    let one = bench.blis(&["score", "predict", "units.jsonl", "--jobs", "1"]);
+    assert!(one.status.success(), "{}", show(&one));
+    let text = String::from_utf8(one.stdout).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(lines[..2].iter().all(|line| line["mean_ttft_us"].is_number() && line["refused"].is_null()), "{text}");
+    assert!(lines[2..].iter().all(|line| line["refused"].as_str().unwrap().contains("pipeline")), "{text}");
+    let many = bench.blis(&["score", "predict", "units.jsonl", "--jobs", "3", "--out", "predictions.jsonl"]);
+    assert!(many.status.success() && many.stdout.is_empty(), "{}", show(&many));
+    assert_eq!(bench.read("predictions.jsonl"), text);
+}
