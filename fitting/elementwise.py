@@ -1,7 +1,8 @@
 """Kernels that only move data: norms, activations, rotary embedding, token look-up, activation quantisation.
 
 One such kernel is measured for vLLM: static fp8 quantisation (reads 2 bytes and writes 1 for each element). Its floor and share of
-bandwidth are fitted (held out: whole depths) and carried to the others, which are one pass over their operands too.
+bandwidth are fitted (held out: whole depths) and carried to the others, which are one pass over their operands too. Operands
+that fit the second-level cache are read from it, in the tables as in serving, where the kernel before has just written them.
 """
 
 import numpy as np
@@ -20,12 +21,14 @@ RULE = (
     "not measured: floor and bandwidth share of static fp8 quantisation (vLLM 0.24.0), another kernel of one pass over its operands"
 )
 NVFP4_RULE = "not measured: floor and bandwidth share of static fp8 quantisation (vLLM 0.24.0), a kernel of the same structure"
-BYTES_KNOTS = (1e5, 1e6, 1e7, 1e8, 1e9)
+WIDTHS = (1024, 16384)     # of a row, as models have them: narrower rows are bound by their number, wider ones by one block's walk
+BYTES_KNOTS = (1e6, 1e7, 1e8, 1e9)
 
 
 def entries(chip, wheel, report):
     facts = source.facts(chip)
     table = wheel.table(chip, "quantize", VLLM, "scale_matrix_perf")
+    table = table.where((table["k"] >= WIDTHS[0]) & (table["k"] <= WIDTHS[1]))
     moved = 3.0 * table["m"].astype(float) * table["k"]
     inputs = {"bytes": moved, "bandwidth": facts["bandwidth"]}
     free = [Free("floor", "us", 1.8), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES_KNOTS)]
