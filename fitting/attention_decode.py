@@ -10,7 +10,7 @@ import numpy as np
 
 import forms
 import source
-from entry import any_kernel, fitted, scope
+from entry import fitted, scope, with_families
 from fit import Free
 
 VLLM = "vllm/0.24.0"
@@ -43,8 +43,11 @@ def honest(inputs, l2_bytes):
 
 
 def entries(chip, wheel, report):
+    return with_families(measured(chip, wheel, report))
+
+
+def measured(chip, wheel, report):
     facts = source.facts(chip)
-    first = None
     kernel_source, kernel = KERNEL[chip]
     whole = wheel.table(chip, "attention", VLLM, "generation_attention_perf")
     ratio = whole["num_heads"] / whole["num_key_value_heads"]
@@ -57,9 +60,9 @@ def entries(chip, wheel, report):
         held = np.isin(geometry, [h * 1000 + kv for h, kv in HELD_GEOMETRIES])
         free = [
             Free("latency", "us", 10.0, over="mean_context", xs=CONTEXTS),
-            Free("unit_time", "us", 0.01),
-            Free("window_latency", "us", 1.0),
-            Free("window_unit_time", "us", 0.01),
+            Free("unit_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
+            Free("window_latency", "us", 1.0, over="head_dim", xs=HEAD_DIMS),
+            Free("window_unit_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
             Free("memory_efficiency", "ratio", 0.85, "ratio", over="head_dim", xs=HEAD_DIMS),
         ]
         kv = 2.0 * inputs["context"] * inputs["kv_heads"] * inputs["head_dim"] * element_bytes
@@ -72,5 +75,3 @@ def entries(chip, wheel, report):
             ranges=("requests", "context", "kv_heads", "head_dim"), parts=parts,
         )
         yield entry
-        first = first or entry
-    yield any_kernel(first)

@@ -1,6 +1,6 @@
 """Prefill attention (causal, paged KV), per kernel and KV format (the format of an entry is the KV's).
 
-Held out: whole head geometries (16/2, 40/8, 12/1 query/KV heads of one rank). Fitted on 2 to 16 query heads per KV head,
+Held out: whole head geometries (16/2, 40/8, 12/1 query/KV heads of one rank). Fitted on 4 to 16 query heads per KV head,
 head sizes 64 and 128. The tables have no cached context: a chunk over cached tokens is the same arithmetic (its
 query-key pairs and the KV it reads) and is outside the fitted range, which `range: cached` says.
 """
@@ -9,7 +9,7 @@ import numpy as np
 
 import forms
 import source
-from entry import any_kernel, fitted, scope
+from entry import fitted, scope, with_families
 from fit import Free
 
 VLLM = "vllm/0.24.0"
@@ -35,12 +35,15 @@ def inputs_of(table, facts, element_bytes):
 
 
 def entries(chip, wheel, report):
+    return with_families(measured(chip, wheel, report))
+
+
+def measured(chip, wheel, report):
     facts = source.facts(chip)
-    first = None
     kernel_source, kernel = KERNEL[chip]
     whole = wheel.table(chip, "attention", VLLM, "context_attention_perf")
     ratio = whole["num_heads"] / whole["num_key_value_heads"]
-    mine = (whole["kernel_source"] == kernel_source) & np.isin(whole["head_dim"], HEAD_DIMS) & (ratio >= 2) & (ratio <= 16)
+    mine = (whole["kernel_source"] == kernel_source) & np.isin(whole["head_dim"], HEAD_DIMS) & (ratio >= 4) & (ratio <= 16)
     mine &= whole["isl"] >= 16   # a row of one token is decode
     for tensor_format, dtype, element_bytes in FORMATS:
         table = whole.where(mine & (whole["kv_cache_dtype"] == dtype))
@@ -50,10 +53,10 @@ def entries(chip, wheel, report):
         free = [
             Free("latency", "us", 12.0),
             Free("tile_time", "us", 0.03, over="head_dim", xs=HEAD_DIMS),
-            Free("window_tile_time", "us", 0.01),
+            Free("window_tile_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
             Free("key_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
             Free("compute_efficiency", "ratio", 0.6, "ratio", over="head_dim", xs=HEAD_DIMS),
-            Free("memory_efficiency", "ratio", 0.7, "ratio"),
+            Free("memory_efficiency", "ratio", 0.7, "ratio", over="head_dim", xs=HEAD_DIMS),
             Free("sharpness", "ratio", 2.0, "sharpness"),
         ]
         new = inputs["new"]
@@ -65,5 +68,3 @@ def entries(chip, wheel, report):
             ranges=("rows", "new", "cached", "kv_heads", "head_dim"), parts=parts,
         )
         yield entry
-        first = first or entry
-    yield any_kernel(first)

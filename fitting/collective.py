@@ -22,11 +22,19 @@ FUSED_RULE = (
     "the fused kernel is TensorRT-LLM's one- and two-shot all-reduce with the norm in its epilogue: TensorRT-LLM 1.3.0rc20's "
     "all-reduce rows, the norm's arithmetic taken as hidden behind the exchange"
 )
+SYMMETRIC_RULE = (
+    "rows of vLLM 0.24.0's all-reduce dispatch, which runs symmetric memory in part of the sizes; at the others the time of what it ran instead"
+)
+FLASHINFER_RULE = "TensorRT-LLM 1.3.0rc20's rows of the one- and two-shot all-reduce that FlashInfer ships"
+NCCL_SYMMETRIC_RULE = "NCCL 2.29.2 rows of the ordinary all-reduce, an upper bound for the one over symmetric memory"
 NCCL_RULE = "NCCL 2.29.2 rows taken under TensorRT-LLM; the modelled release ships another NCCL 2.2x"
-# kernel, primitive, framework, table, column=value filters, reason, bytes per element of message_size
+# kernel, primitive, framework, table, column=value filters, reason
 TABLES = (
     ("vllm-csrc/custom-all-reduce", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, TABLE_RULE),
     ("flashinfer/fused-all-reduce-norm", "collective.all_reduce", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, FUSED_RULE),
+    ("torch/symmetric-memory", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, SYMMETRIC_RULE),
+    ("flashinfer/all-reduce", "collective.all_reduce", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, FLASHINFER_RULE),
+    ("nccl/symmetric-all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_SYMMETRIC_RULE),
     ("nccl/all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_RULE),
     ("nccl/all-gather", "collective.all_gather", "nccl/2.29.2", "nccl_perf", {"op_name": "all_gather", "nccl_dtype": "half"}, NCCL_RULE),
 )
@@ -99,5 +107,5 @@ def entries(chip, wheel, report):
                 fit=dict(rows=len(size), held_out=int(held.sum()), **summary(error)), reason=reason,
             )
             yield entry
-        if kernel.startswith("nccl"):
+        if kernel in ("nccl/all-reduce", "nccl/all-gather"):
             yield any_group(entry)

@@ -88,8 +88,20 @@ def stated(head, form, coefficients, method, reason, boundary=DEVICE_GRAPH, rang
                 boundary=boundary, **more, reason=reason)
 
 
-def any_kernel(entry):
-    """The family entry for kernels and formats nothing was measured of: a roofline at the efficiencies of `entry`."""
-    carried = {k: v for k, v in entry.items() if k not in ("kernel", "format", "group", "fit")}
-    return dict(carried, name="any", method="roofline", reason=f"efficiencies and fixed times of {entry['name']} on this chip, for a kernel of the "
-                "same primitive that was not measured")
+def any_kernel(entry, tensor_format=None):
+    """The family entry for kernels nothing was measured of: a roofline at the efficiencies of `entry`, for one format or for all."""
+    carried = {k: v for k, v in entry.items() if k not in ("name", "primitive", "kernel", "format", "group", "fit")}
+    head = scope(f"any-{tensor_format}" if tensor_format else "any", entry["primitive"], None, tensor_format)
+    return dict(head, **dict(carried, method="roofline", reason=f"efficiencies and fixed times of {entry['name']} on this chip, for a kernel of "
+                "the same primitive that was not measured"))
+
+
+def with_families(entries):
+    """The entries, then one for unmeasured kernels of each format (the first kernel's), then one for whatever else."""
+    first = {}
+    for entry in entries:
+        yield entry
+        first.setdefault(entry["format"], entry)
+    for tensor_format, entry in first.items():
+        yield any_kernel(entry, tensor_format)
+    yield any_kernel(next(iter(first.values())))

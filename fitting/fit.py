@@ -43,6 +43,16 @@ class Free:
             return 1.0 / (1.0 + np.exp(-z))
         return 1.0 + np.exp(z) if self.kind == "sharpness" else np.exp(z)
 
+    def limits(self, z, below, above):
+        """The interval's ends. A ratio's are taken along its own scale, where one near 1 is not stretched without end."""
+        floor, ceiling = bounds(self)
+        if self.kind == "ratio":
+            y = self.decode(z)
+            slope = y * (1.0 - y)
+            least, most = self.decode(floor), self.decode(ceiling)
+            return np.clip(y + slope * below, least, most), np.clip(y + slope * above, least, most)
+        return self.decode(np.clip(z + below, floor, ceiling)), self.decode(np.clip(z + above, floor, ceiling))
+
 
 def bounds(free):
     """Keeps a coefficient that the data do not determine from running off to infinity."""
@@ -125,9 +135,7 @@ class Fitted:
         coefficients, curves, at = {}, {}, 0
         for f in self.problem.free:
             z = self.z[at : at + f.size]
-            floor, ceiling = bounds(f)
-            low = f.decode(np.clip(z + self.spread[0][at : at + f.size], floor, ceiling))
-            high = f.decode(np.clip(z + self.spread[1][at : at + f.size], floor, ceiling))
+            low, high = f.limits(z, *(s[at : at + f.size] for s in self.spread))
             at += f.size
             value = self.values[f.name]
             ys = np.atleast_1d(value[2] if f.xs else value)

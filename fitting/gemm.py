@@ -10,7 +10,7 @@ import numpy as np
 
 import forms
 import source
-from entry import TABLE_RULE, any_kernel, fitted, scope
+from entry import TABLE_RULE, fitted, scope, with_families
 from fit import Free
 
 HELD_DEPTHS = (768, 2560, 5120, 10240)
@@ -97,8 +97,11 @@ def inputs_of(table, facts, tensor_format):
 
 
 def entries(chip, wheel, report):
+    return with_families(measured(chip, wheel, report))
+
+
+def measured(chip, wheel, report):
     facts = source.facts(chip)
-    first = None
     for tensor_format, dtype, framework, kernel, reason in KERNELS[chip]:
         table = calls(wheel, chip, tensor_format, dtype, framework)
         inputs = inputs_of(table, facts, tensor_format)
@@ -124,5 +127,3 @@ def entries(chip, wheel, report):
             ranges=("rows", "columns", "depth"), parts=parts, reason=reason, nuisance=("row_time",), form_name="matmul",
         )
         yield entry
-        first = first or entry
-    yield any_kernel(first)

@@ -11,7 +11,7 @@ import numpy as np
 
 import forms
 import source
-from entry import TABLE_RULE, any_kernel, fitted, scope
+from entry import TABLE_RULE, fitted, scope, with_families
 from fit import Free
 from source import Table
 
@@ -128,8 +128,11 @@ def expert_knots(kernel, tensor_format):
 
 
 def entries(chip, wheel, report):
+    return with_families(measured(chip, wheel, report))
+
+
+def measured(chip, wheel, report):
     facts = source.facts(chip)
-    first = None
     for kernel, tensor_format, framework, sources, multiple, reason in KERNELS[chip]:
         table = rows_of(wheel, chip, framework, sources)
         inputs = inputs_of(table, facts, table["stored"], multiple, PEAK[tensor_format])
@@ -152,5 +155,3 @@ def entries(chip, wheel, report):
             parts=parts, reason=reason,
         )
         yield entry
-        first = first or entry
-    yield any_kernel(first)
