@@ -33,7 +33,7 @@ pub(crate) struct Loaded {
     /// The scenario.
     pub(crate) scenario: Scenario,
     document: Document,
-    text: Option<String>,
+    path: PathBuf,
 }
 
 impl Loaded {
@@ -45,7 +45,7 @@ impl Loaded {
             document.set(edit).map_err(|error| refused(error.into()))?;
         }
         let scenario = Scenario::load(&document).map_err(refused)?;
-        Ok(Self { scenario, document, text: text_of(path) })
+        Ok(Self { scenario, document, path: path.to_owned() })
     }
 
     /// SHA-256 of the document as read, edits applied.
@@ -56,7 +56,7 @@ impl Loaded {
     /// What to tell the user about a run that gave no Result.
     pub(crate) fn run_failure(&self, error: RunError) -> Failure {
         match error {
-            RunError::Scenario(problem) => Failure::Document { errors: self.document.locate(problem).into(), text: self.text.clone() },
+            RunError::Scenario(problem) => Failure::Document { errors: self.document.locate(problem).into(), text: text_of(&self.path) },
             RunError::Simulation(error) => Failure::Run(error.to_string()),
         }
     }

@@ -52,6 +52,11 @@ impl Bench {
         fs::write(path, bytes).unwrap();
     }
 
+    /// Makes a file of so many zero bytes, which take no room.
+    pub(crate) fn write_zeros(&self, name: &str, bytes: u64) {
+        fs::File::create(self.folder.join(name)).unwrap().set_len(bytes).unwrap();
+    }
+
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.folder.join(name)).unwrap()
     }

@@ -51,6 +51,20 @@ fn an_edit_changes_the_run_and_stands_in_the_result() {
 }
 
 #[test]
+fn data_from_folders_give_the_same_figures_and_are_named_experimental() {
+    let bench = Bench::new("folders", CHAT);
+    let (catalog, registry) = (format!("{ROOT}/catalog"), format!("{ROOT}/registry"));
+    let (released, folders) = (bench.result(&[]), bench.result(&["--catalog", &catalog, "--registry", &registry]));
+    assert_eq!((&released["inputs"]["data"], &folders["inputs"]["data"]), (&"released".into(), &"experimental".into()));
+    for same in ["figures", "prices", "fates"] {
+        assert_eq!(released[same], folders[same]);
+    }
+    for hash in ["catalog_sha256", "registry_sha256"] {
+        assert_eq!(released["inputs"][hash], folders["inputs"][hash]);
+    }
+}
+
+#[test]
 fn per_request_files_hold_one_line_for_each_request_and_change_nothing() {
     let bench = Bench::new("requests", CHAT);
     let plain = bench.result(&[]);
