@@ -119,12 +119,14 @@ impl VllmEngine {
                     Ok(_) => {
                         self.waiting_since.get_or_insert((time, Barrier::Step));
                     }
-                    Err(refusal) => effects.refused.push((request.slot, refusal.to_string())),
+                    Err(refusal) => {
+                        self.gate.prompt_done(request.prompt_tokens());
+                        self.gate.leave();
+                        effects.refused.push((request.slot, refusal.to_string()));
+                    }
                 },
                 Input::Abort(slot) => {
-                    if let Some(output) = self.scheduler.abort(slot) {
-                        effects.finished.extend(finished(&output));
-                    }
+                    self.abort(slot, effects);
                 }
             }
         }
@@ -191,7 +193,13 @@ impl VllmEngine {
         self.scheduler.process(&batch, &mut self.outputs);
         for output in &self.outputs {
             effects.tokens.push(TokensOut { slot: output.external, count: 1 });
-            effects.finished.extend(finished(output));
+            if output.outputs == 1 {
+                self.gate.prompt_done(u64::from(output.prompt));
+            }
+            if output.finished.is_some() {
+                self.gate.leave();
+                effects.finished.extend(finished(output));
+            }
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.processed(&self.scheduler, Processed { call, at: woken, aborted: &aborted, outputs: &self.outputs });
@@ -200,16 +208,26 @@ impl VllmEngine {
         self.end_call(now, executed);
     }
 
+    /// Whether there was such a request.
+    fn abort(&mut self, slot: RequestSlot, effects: &mut Effects) -> bool {
+        let Some(output) = self.scheduler.abort(slot) else { return false };
+        if output.outputs == 0 {
+            self.gate.prompt_done(u64::from(output.prompt));
+        }
+        self.gate.leave();
+        effects.finished.extend(finished(&output));
+        true
+    }
+
     /// Aborts travel on a queue of their own as well, which is read before an output is processed; each is read again at the top of
     /// the loop, to no effect.
     fn abort_early(&mut self, woken: SimTime, effects: &mut Effects) -> Vec<RequestSlot> {
         let mut aborted = Vec::new();
-        for (_, input) in self.inputs.iter().take_while(|(time, _)| *time <= woken) {
-            if let Input::Abort(slot) = input
-                && let Some(output) = self.scheduler.abort(*slot)
+        for index in 0..self.inputs.partition_point(|(time, _)| *time <= woken) {
+            if let Input::Abort(slot) = self.inputs[index].1
+                && self.abort(slot, effects)
             {
-                effects.finished.extend(finished(&output));
-                aborted.push(*slot);
+                aborted.push(slot);
             }
         }
         aborted

@@ -5,7 +5,7 @@
 //! The loop is one sequential thread. An iteration reads the input queue, schedules a step where there is something to schedule, and
 //! then either goes round again, while the batch queue has room, or waits for the oldest batch and processes its output. Here each
 //! stretch of host work is an interval of simulated time, and [`Engine::advance`] does what is due. Reading order: [`VllmEngine`],
-//! `host` (the loop), [`settings`] (what it is built from), `shape` (what the cost
+//! `host` (the loop), [`gate`] (who is not let in), [`settings`] (what it is built from), `shape` (what the cost
 //! model is asked), [`recorder`] (who may look on).
 //!
 //! When each kind of input takes effect: a request at the top of the loop, once the host is free; an abort there too, or, when it
@@ -14,6 +14,7 @@
 //!
 //! Left out: pausing, sleeping, data-parallel waves, start-up and shutdown.
 
+pub mod gate;
 mod host;
 pub mod recorder;
 pub mod settings;
@@ -28,6 +29,7 @@ use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, In
 use blis_contracts::environment::{Environment, PlanId};
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::ResolvedSetting;
+use blis_contracts::request::RequestSlot;
 use blis_contracts::step::{RankStep, StepShape};
 use blis_contracts::units::{Blocks, SimTime, Tokens};
 
@@ -35,6 +37,7 @@ use crate::cudagraph::CudaGraphs;
 use crate::kv::manager::KvConfig;
 use crate::sched::batch::Batch;
 use crate::sched::scheduler::{Barrier, Output, Scheduler, SchedulerConfig};
+use gate::{Gate, QueueLimits};
 use host::{InFlight, Phase};
 use recorder::Recorder;
 
@@ -80,6 +83,9 @@ pub struct VllmEngine {
     /// What the head of the waiting queue has been waiting behind, and since when.
     waiting_since: Option<(SimTime, Barrier)>,
     recorder: Option<Box<dyn Recorder>>,
+    gate: Gate,
+    /// Requests turned away since the last `advance`.
+    turned_away: Vec<(RequestSlot, String)>,
 }
 
 impl VllmEngine {
@@ -103,7 +109,16 @@ impl VllmEngine {
             counters: EngineCounters::default(),
             waiting_since: None,
             recorder: None,
+            gate: Gate::default(),
+            turned_away: Vec::new(),
         }
+    }
+
+    /// Limits what may be in the engine at once.
+    #[must_use]
+    pub fn with_queue_limits(mut self, limits: QueueLimits) -> Self {
+        self.gate.limits = limits;
+        self
     }
 
     /// Lets somebody look on; nothing a recorder does can change the run.
@@ -147,10 +162,17 @@ impl Engine for VllmEngine {
     }
 
     fn deliver(&mut self, now: SimTime, input: Input) {
+        if let Input::Request(request) = &input
+            && let Err(reason) = self.gate.enter(request.prompt_tokens())
+        {
+            self.turned_away.push((request.slot, reason.to_string()));
+            return;
+        }
         self.inputs.push_back((now, input));
     }
 
     fn advance(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) {
+        effects.refused.append(&mut self.turned_away);
         self.run_host(now, environment, effects);
     }
 

@@ -1,5 +1,6 @@
 //! From the resolved configuration to what the engine core runs on.
 
+use super::gate::QueueLimits;
 use crate::config::{Resolved, SchedulingPolicy, Setting};
 use crate::cudagraph::CudaGraphs;
 use crate::kv_sizing::{LayerKv, SizingInput};
@@ -54,6 +55,11 @@ pub fn sizing_input(resolved: &Resolved, layers: Vec<LayerKv>, available_bytes: 
         watermark: scheduler.watermark,
         enable_prefix_caching: cache.enable_prefix_caching,
     })
+}
+
+/// What the front end lets into the engine.
+pub fn queue_limits(resolved: &Resolved) -> QueueLimits {
+    QueueLimits { requests: resolved.scheduler.max_num_queued_reqs, tokens: resolved.scheduler.max_num_queued_tokens }
 }
 
 /// The captured graphs.

@@ -315,3 +315,38 @@ fn what_a_request_waits_behind_is_counted_in_full() {
     assert_eq!(finished.len(), 9);
     assert!(finished.iter().all(|(_, reason)| *reason == FinishReason::Length));
 }
+
+/// Delivers requests of 32 prompt tokens together and answers which are turned away, then which later ones are.
+fn turned_away(limits: QueueLimits, first: u32, then_at: u64) -> (usize, usize) {
+    let mut costs = DEVICE_BOUND;
+    let mut engine = engine(2).with_queue_limits(limits);
+    let mut effects = Effects::default();
+    (0..first).for_each(|slot| engine.deliver(SimTime::ZERO, request(slot, 0, 1, 1).1));
+    engine.advance(SimTime::ZERO, &mut costs, &mut effects);
+    let at_once = effects.refused.len();
+    while let Some(wake) = effects.wake_at.filter(|wake| wake.as_micros() <= then_at) {
+        effects.clear();
+        engine.advance(wake, &mut costs, &mut effects);
+    }
+    let then = SimTime::from_micros(then_at);
+    engine.deliver(then, request(first, then_at, 1, 1).1);
+    effects.clear();
+    engine.advance(then, &mut costs, &mut effects);
+    engine.check_invariants();
+    (at_once, effects.refused.len())
+}
+
+#[test]
+fn requests_beyond_the_limit_on_requests_are_turned_away_until_one_ends() {
+    let limits = QueueLimits { requests: Some(2), tokens: None };
+    assert_eq!(turned_away(limits, 2, 2_000), (0, 1), "both still run");
+    assert_eq!(turned_away(limits, 3, 2_500), (1, 0), "both have ended at 2180");
+}
+
+#[test]
+fn requests_beyond_the_limit_on_prompt_tokens_are_turned_away_until_a_first_token() {
+    let limits = QueueLimits { requests: None, tokens: Some(64) };
+    assert_eq!(turned_away(limits, 2, 2_000), (0, 1), "64 prompt tokens lie ahead");
+    assert_eq!(turned_away(limits, 3, 2_500), (1, 0), "all prompts are done at 2180");
+    assert_eq!(turned_away(QueueLimits { requests: None, tokens: Some(65) }, 3, 2_000), (0, 1), "a limit is met after it is passed");
+}

@@ -60,6 +60,10 @@ pub struct Output {
     pub id: RequestId,
     /// Whether it ended, and why.
     pub finished: Option<FinishReason>,
+    /// Tokens of its prompt.
+    pub prompt: u32,
+    /// Output tokens it has by now.
+    pub outputs: u32,
     /// Prompt tokens found in the cache at its first admission.
     pub cached_prompt: u32,
 }
@@ -168,7 +172,8 @@ impl Scheduler {
 
     pub(super) fn output(&self, slot: Slot, finished: Option<FinishReason>) -> Output {
         let Identity { id, external, cached_prompt, .. } = *self.requests.identity(slot);
-        Output { external, id, finished, cached_prompt }
+        let progress = self.requests.progress(slot);
+        Output { external, id, finished, prompt: progress.prompt, outputs: progress.outputs(), cached_prompt }
     }
 
     /// Gives back everything a request holds. It has left the queues.

@@ -24,6 +24,7 @@ const SMALLEST_POOL: u32 = MAX_MODEL_LEN / BLOCK + 1;
 
 /// What varies of an engine.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch of the scheduler")]
 struct Setting {
     asynchronous: bool,
     priority: bool,
