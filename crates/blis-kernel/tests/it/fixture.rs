@@ -1,4 +1,4 @@
-//! Plans and chips the tests price: a dense model, a mixture with windows, and the shipped coefficients.
+//! Plans and chips the tests price: a mixture of experts with windows, the shipped catalog and the shipped coefficients.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The shipped registry prices everything a plan may hold, on every chip (VAL-2, SUB-7), and its coefficients obey the chip (SUB-5).
+//! The shipped registry prices everything a plan may hold, on every chip (VAL-2, SUB-7), and holds nothing no plan asks for (VAL-8).
 
 use blis_catalog::Catalog;
 use blis_contracts::format::{FormatName, MatmulFormat};
@@ -64,6 +64,35 @@ fn every_format_of_weights_can_be_multiplied_on_every_chip() {
             assert!(estimate.device_ns.is_finite() && estimate.device_ns > 0.0, "{chip} {weights}");
         }
     }
+}
+
+/// Every kernel an engine's lowering can name.
+const KERNELS: &str = include_str!("../../../blis-vllm/kernel_impls.json");
+
+/// Entries scoped by a format although no plan states one for such work; may only shrink.
+const SCOPED_IN_VAIN: [&str; 2] = ["fp8-quantise", "nvfp4-quantise"];
+
+#[test]
+fn every_entry_can_be_selected_by_some_plan() {
+    let kernels: serde_json::Value = serde_json::from_str(KERNELS).unwrap();
+    let kernels: Vec<KernelImpl> = kernels["kernels"].as_array().unwrap().iter().map(named).collect();
+    assert!(kernels.len() > 30, "{} kernels", kernels.len());
+    let registry = Registry::embedded();
+    for chip in registry.chips() {
+        for entry in registry.chip(&chip).unwrap().entries() {
+            if let Some(scope) = &entry.kernel {
+                assert!(kernels.iter().any(|kernel| scope.covers(kernel)), "{chip}: no engine names the kernel of {}", entry.name);
+            }
+            let states_format =
+                matches!(entry.primitive, Subject::Gemm | Subject::MoeExperts | Subject::AttentionPrefill | Subject::AttentionDecode);
+            let listed = SCOPED_IN_VAIN.contains(&entry.name.as_str());
+            assert!(entry.format.is_none() || states_format || listed, "{chip}: no plan states the format of {}", entry.name);
+        }
+    }
+}
+
+fn named(kernel: &serde_json::Value) -> KernelImpl {
+    KernelImpl::named(kernel["library"].as_str().expect("text"), kernel["variant"].as_str().expect("text"))
 }
 
 #[test]
