@@ -6,7 +6,7 @@
 //! Compiled steps use the compiler's own code unless a custom operation is switched on. The compiler merges what it writes itself;
 //! where either side is a custom operation, a pass of upstream must be on.
 
-use blis_contracts::format::FormatName;
+use blis_contracts::format::{FormatName, MatmulFormat};
 
 use super::linear::{LinearChoice, scales_per_tensor};
 use super::names::{CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, INDUCTOR_FUSED, KernelName, TORCH_EMBEDDING, TORCH_PAD};
@@ -26,11 +26,14 @@ pub(super) enum Input {
 impl Input {
     /// What the chosen kernels of a matrix read.
     pub(super) fn of(choice: &LinearChoice) -> Self {
-        match (choice.format.weights, choice.format.activations) {
-            (FormatName::Fp8, FormatName::Fp8) => Self::Fp8,
-            (FormatName::Nvfp4, FormatName::Nvfp4) => Self::Nvfp4,
+        let both = |format| choice.format == MatmulFormat { weights: format, activations: format };
+        if both(FormatName::Fp8) {
+            Self::Fp8
+        } else if both(FormatName::Nvfp4) {
+            Self::Nvfp4
+        } else {
             // Block-scaled kernels quantise their input themselves; the others read it as it is.
-            _ => Self::Plain,
+            Self::Plain
         }
     }
 
