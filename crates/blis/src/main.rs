@@ -2,11 +2,12 @@
 //!
 //! Data go to stdout; messages, progress and errors to stderr. Reading order: the commands in `commands`, one file each, then what
 //! they share: `scenario` and `data` (reading them), `slo` (conditions on figures), `step` (steps to price), `pending` (files that are
-//! whole or absent), `failure` and `snippet` (errors with their place). Left out: everything a command does beyond parsing its arguments and calling the crates.
+//! whole or absent), `interrupt`, `failure` and `snippet` (errors with their place). Left out: everything a command does beyond parsing its arguments and calling the crates.
 
 mod commands;
 mod data;
 mod failure;
+mod interrupt;
 mod pending;
 mod scenario;
 mod slo;

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::interrupt;
+
 /// A file being written. Dropped before [`PendingFile::complete`], it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct PendingFile {
@@ -18,7 +20,9 @@ impl PendingFile {
         let mut name = place.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?.to_owned();
         name.push(".partial");
         let partial = place.with_file_name(name);
-        Ok(Self { out: Some(BufWriter::new(File::create(&partial)?)), partial, place: place.to_owned() })
+        let file = File::create(&partial)?;
+        interrupt::begun(&partial);
+        Ok(Self { out: Some(BufWriter::new(file)), partial, place: place.to_owned() })
     }
 
     /// Puts the file at its place.
@@ -43,6 +47,7 @@ impl Write for PendingFile {
 impl Drop for PendingFile {
     fn drop(&mut self) {
         drop(self.out.take());
+        interrupt::ended(&self.partial);
         // Already renamed, or nothing more can be done about it.
         let _ = fs::remove_file(&self.partial);
     }

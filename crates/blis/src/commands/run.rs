@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{Outcome, note, print};
 use crate::data::DataArgs;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::pending::PendingFile;
 use crate::scenario::ScenarioArgs;
 use crate::slo::Condition;
@@ -70,6 +71,7 @@ fn requests_file(text: &str) -> Result<(PathBuf, Format), String> {
 pub(super) fn run(args: &Args) -> Outcome {
     let loaded = args.scenario.load()?;
     let world = args.data.world()?;
+    interrupt::watch();
     let mut watch = Watch::new(args, &loaded.scenario)?;
     let origin = Origin { scenario_sha256: loaded.sha256(), edits: args.scenario.edits.clone() };
     let run = blis_sim::run(&loaded.scenario, &origin, &world, &mut watch).map_err(|error| loaded.run_failure(error))?;

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Outcome, print};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::pending::PendingFile;
 
 /// The arguments of `blis score`.
@@ -40,6 +41,7 @@ enum Command {
 pub(super) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Predict { units, out, jobs } => {
+            interrupt::watch();
             let cannot_write = |path: &Path, error| Failure::input(format!("--out {}: cannot be written: {error}", path.display()), None);
             let file = out.as_ref().map(|path| PendingFile::create(path).map_err(|error| cannot_write(path, error))).transpose()?;
             let lines = predictions(units, jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get))?;

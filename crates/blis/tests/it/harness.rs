@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A small scenario that every test starts from.
 pub(crate) const CHAT: &str = "\
@@ -70,7 +70,18 @@ impl Bench {
 
     /// Runs the program in the folder.
     pub(crate) fn blis(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_blis")).current_dir(&self.folder).args(arguments).output().unwrap()
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Starts the program in the folder, its output thrown away.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_blis"));
+        command.current_dir(&self.folder).args(arguments);
+        command
     }
 
     /// The Result of a run that succeeds.

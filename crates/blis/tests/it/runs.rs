@@ -77,6 +77,22 @@ fn per_request_files_hold_one_line_for_each_request_and_change_nothing() {
     assert_eq!(jsonl.lines().map(tokens).sum::<u64>(), plain["tokens"]["output"].as_u64().unwrap());
 }
 
+/// The run is long enough not to end by itself, and is interrupted as soon as its file has been begun.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_leaves_no_file_and_says_130() {
+    let bench = Bench::new("interrupted", &CHAT.replace("requests: 100", "requests: 10000000"));
+    let mut child = bench.start(&["run", "scenario.yaml", "--requests", "requests.csv"]);
+    while !bench.files().contains(&"requests.csv.partial".to_owned()) {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was interrupted");
+        std::thread::yield_now();
+    }
+    let signalled = std::process::Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(bench.files(), ["scenario.yaml"]);
+}
+
 #[test]
 fn a_condition_decides_the_exit_code() {
     let bench = Bench::new("conditions", CHAT);
