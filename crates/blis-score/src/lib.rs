@@ -1,11 +1,12 @@
-//! Measured deployments become scenarios and predictions.
+//! Measured deployments become scenarios and predictions, and predictions meet measurements.
 //!
-//! The only code that will compare simulation with measurement; so far it predicts. A unit is one sweep as it was run: its launch line
-//! with the concurrency left symbolic, and its client. Each of its points becomes a scenario and a line of predictions. No measured
-//! latency is read anywhere here.
+//! The only code that compares simulation with measurement. A unit is one sweep as it was run: its launch line with the concurrency
+//! left symbolic, and its client. Each of its points becomes a scenario and a line of predictions; no measured latency is read on that
+//! way. Only [`compare`] reads measurements, and what it says is a [`summary`].
 //!
 //! Reading order: [`unit`] (the input), [`launch`] (the symbolic launch line at one concurrency), [`point`] (a point as a scenario),
-//! [`predict`] (the points, in order, on several threads), [`prediction`] (the output line).
+//! [`predict`] (the points, in order, on several threads), [`prediction`] (the output line); then [`ledger`] (which units there are),
+//! [`compare`], [`summary`] (what it says), `backlog` (what holds points back), [`dashboard`] (the summary as a page).
 
 pub mod unit;
 
@@ -14,3 +15,17 @@ pub mod point;
 
 pub mod predict;
 pub mod prediction;
+
+pub mod ledger;
+
+pub mod compare;
+pub mod summary;
+
+mod backlog;
+
+pub mod dashboard;
+
+pub mod output;
+
+mod jsonl;
+pub use jsonl::{Input, InputError};
