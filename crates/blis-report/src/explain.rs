@@ -23,7 +23,9 @@ pub fn settings(settings: &[ResolvedSetting]) -> String {
             SettingSource::UpstreamDefault => "default",
             SettingSource::CitedMeasurement => "measurement",
         };
-        grid.row([&setting.name, &setting.value, source, setting.rule.as_deref().unwrap_or_default()]);
+        // Blanks let a long list be broken between its items.
+        let value = if setting.value.starts_with('[') { setting.value.replace(',', ", ") } else { setting.value.clone() };
+        grid.row([&setting.name, &value, source, setting.rule.as_deref().unwrap_or_default()]);
     }
     grid.wrapped().print()
 }

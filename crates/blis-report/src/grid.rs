@@ -6,8 +6,8 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Wi
 /// The widest line of a table whose last column holds sentences. Fixed, so that the same run prints the same bytes everywhere.
 const WIDTH: u16 = 100;
 
-/// The widest a column before the last one may become.
-const WIDEST: u16 = 64;
+/// The widest a column between the first, which names the row, and the last may become.
+const WIDEST: u16 = 44;
 
 /// The narrowest a broken column may become, whatever stands before it.
 const NARROWEST: u16 = 42;
@@ -43,7 +43,8 @@ impl Grid {
     /// Breaks cells: those of the last column between words where a line would be too wide, others where they are very long.
     #[must_use]
     pub fn wrapped(mut self) -> Self {
-        let widths: Vec<u16> = self.table.column_max_content_widths().into_iter().map(|width| width.min(WIDEST)).collect();
+        let bounded = |(index, width): (usize, u16)| if index == 0 { width } else { width.min(WIDEST) };
+        let widths: Vec<u16> = self.table.column_max_content_widths().into_iter().enumerate().map(bounded).collect();
         let Some((_, others)) = widths.split_last() else { return self };
         let taken: u16 = others.iter().map(|other| other + 2).sum();
         let rest = WIDTH.saturating_sub(taken).max(NARROWEST) + 2;

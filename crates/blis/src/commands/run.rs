@@ -30,13 +30,13 @@ const SLO_NOT_MET: u8 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
-    /// How the Result is printed
+    /// Print the Result as aligned tables, or as the whole document
     #[arg(long, value_enum, default_value = "table")]
     format: Printed,
     /// Write one line for each request to a .csv or .jsonl file
     #[arg(long, value_name = "FILE", value_parser = requests_file)]
     requests: Option<(PathBuf, Format)>,
-    /// End with exit code 3 if a figure is so, as in `ttft.p99>500ms`; may be repeated
+    /// End with exit code 3 if a condition on a figure holds, as in `ttft.p99>500ms`; may be repeated
     #[arg(long = "fail-if", value_name = "CONDITION")]
     conditions: Vec<Condition>,
     /// Count the run's own work on stderr
@@ -52,9 +52,7 @@ pub(crate) struct Args {
 /// How a Result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Printed {
-    /// Aligned tables
     Table,
-    /// The whole document
     Json,
 }
 
