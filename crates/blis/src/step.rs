@@ -83,7 +83,7 @@ mod tests {
     fn a_malformed_step_says_what_would_be_right() {
         let refusal = |text: &str| text.parse::<StepText>().unwrap_err();
         assert_eq!(refusal("decode=16"), "`decode=16` is not a part of a step; write `decode=16@1000` or `prefill=512@0`");
-        assert_eq!(refusal("decod=16@1"), "`decod` is no kind of request; did you mean `decode`?");
+        assert_eq!(refusal("decoder=16@1"), "`decoder` is no kind of request; did you mean `decode`?");
         assert_eq!(refusal("decode=16@0"), "`0` in `decode=16@0` must be an integer from 1 to 10000000");
         assert_eq!(refusal("prefill=-1@0"), "`-1` in `prefill=-1@0` must be an integer from 1 to 10000000");
         assert_eq!(refusal("prefill=9000000@0,prefill=9000000@0"), "a step of 18000000 tokens; at most 10000000");
