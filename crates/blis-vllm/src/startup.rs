@@ -14,13 +14,11 @@ use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::{ResolvedSetting, SettingSource};
 use blis_contracts::units::{Blocks, BytesPerRank};
 
-use crate::config::{ConfigError, Explained, Machine, Resolved, SchedulingPolicy, Source, Stated, resolve};
-use crate::cudagraph::CudaGraphs;
+use crate::config::{ConfigError, Explained, Machine, Resolved, Source, Stated, resolve};
+use crate::engine::settings::{SettingTooLarge, cuda_graphs, queue_limits, scheduler_config, sizing_input};
 use crate::engine::{EngineParts, VllmEngine};
-use crate::kv_sizing::{KvSizingError, SizedKv, SizingInput, size};
+use crate::kv_sizing::{KvSizingError, SizedKv, size};
 use crate::lowering::{LoweringError, kv_layers, lower};
-use crate::sched::queue::Policy;
-use crate::sched::scheduler::SchedulerConfig;
 
 /// Where an engine is started.
 #[derive(Debug, Clone, Copy)]
@@ -115,6 +113,9 @@ pub enum StartError {
         /// Bytes that is.
         requested: u64,
     },
+    /// A setting is beyond what the engine counts with.
+    #[error(transparent)]
+    Setting(#[from] SettingTooLarge),
     /// The KV cache.
     #[error(transparent)]
     Kv(#[from] KvSizingError),
@@ -129,7 +130,7 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     let memory = environment.memory(&plan)?;
     let budget = budget(&resolved, &chip, &memory)?;
     let layers = kv_layers(&graph, &resolved, &chip)?;
-    let sized = size(&sizing_input(&resolved, layers, budget.available))?;
+    let sized = size(&sizing_input(&resolved, layers, budget.available)?)?;
     let kv = kv_pool(&resolved, &chip, &budget, &sized);
     fill_kv(&mut plan, &kv);
     let plan_id = environment.compile(&plan)?;
@@ -137,10 +138,11 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
         plan,
         plan_id,
         settings: resolved.explained.iter().map(setting).collect(),
-        scheduler: scheduler_config(&resolved, sized.config.max_model_len),
+        scheduler: scheduler_config(&resolved, sized.config.max_model_len)?,
         kv: sized.config,
-        graphs: graphs(&resolved),
-    });
+        graphs: cuda_graphs(&resolved)?,
+    })
+    .with_queue_limits(queue_limits(&resolved));
     Ok(Started { engine, memory, kv, notes: resolved.notes })
 }
 
@@ -171,23 +173,6 @@ fn budget(resolved: &Resolved, chip: &Chip, memory: &MemoryBreakdown) -> Result<
     Ok(Budget { requested: Some(requested), available: requested.saturating_sub(consumed) })
 }
 
-fn sizing_input(resolved: &Resolved, layers: Vec<crate::kv_sizing::LayerKv>, available_bytes: u64) -> SizingInput {
-    let cache = &resolved.cache;
-    SizingInput {
-        layers,
-        block_size: cache.block_size,
-        max_model_len: tokens(cache.max_model_len),
-        max_model_len_fits_memory: cache.max_model_len_fits_memory,
-        max_in_flight_tokens: tokens(resolved.scheduler.max_in_flight_tokens()),
-        disable_hybrid_kv_cache_manager: cache.disable_hybrid_kv_cache_manager,
-        available_bytes,
-        num_gpu_blocks_override: cache.num_gpu_blocks_override.map(tokens),
-        prefix_cache_retention_interval: cache.prefix_cache_retention_interval.map(tokens),
-        watermark: resolved.scheduler.watermark,
-        enable_prefix_caching: cache.enable_prefix_caching,
-    }
-}
-
 fn kv_pool(resolved: &Resolved, chip: &Chip, budget: &Budget, sized: &SizedKv) -> KvPool {
     let blocks = u64::from(sized.config.num_blocks);
     KvPool {
@@ -209,31 +194,6 @@ fn fill_kv(plan: &mut PoolPlan, kv: &KvPool) {
     plan.kv_blocks = Blocks::new(kv.blocks);
 }
 
-fn scheduler_config(resolved: &Resolved, max_model_len: u32) -> SchedulerConfig {
-    let scheduler = &resolved.scheduler;
-    SchedulerConfig {
-        max_model_len,
-        max_num_batched_tokens: tokens(scheduler.max_num_batched_tokens),
-        max_num_scheduled_tokens: tokens(scheduler.max_num_scheduled_tokens),
-        max_num_active_seqs: tokens(scheduler.max_num_active_seqs),
-        enable_chunked_prefill: scheduler.enable_chunked_prefill,
-        long_prefill_token_threshold: tokens(scheduler.long_prefill_token_threshold),
-        long_prefill_token_threshold_adaptive: scheduler.long_prefill_token_threshold_adaptive,
-        scheduler_reserve_full_isl: scheduler.scheduler_reserve_full_isl,
-        policy: match scheduler.policy {
-            SchedulingPolicy::Fcfs => Policy::Fcfs,
-            SchedulingPolicy::Priority => Policy::Priority,
-        },
-        async_scheduling: scheduler.async_scheduling,
-        max_concurrent_batches: scheduler.max_concurrent_batches,
-    }
-}
-
-fn graphs(resolved: &Resolved) -> CudaGraphs {
-    let sizes: Vec<u32> = resolved.compilation.cudagraph_capture_sizes.iter().copied().map(tokens).collect();
-    CudaGraphs::new(resolved.compilation.cudagraph_mode, &sizes, tokens(resolved.scheduler.max_num_seqs))
-}
-
 fn setting(explained: &Explained) -> ResolvedSetting {
     let source = match explained.source {
         Source::Stated => SettingSource::Stated,
@@ -242,11 +202,6 @@ fn setting(explained: &Explained) -> ResolvedSetting {
     };
     let rule = (explained.source != Source::Stated).then(|| explained.rule.clone());
     ResolvedSetting { name: explained.setting.key().to_owned(), value: explained.value.clone(), source, rule }
-}
-
-/// A count of tokens, requests or blocks in the width the scheduler keeps it.
-fn tokens(count: u64) -> u32 {
-    u32::try_from(count).expect("resolution refuses counts beyond 32 bits")
 }
 
 /// `ceil(total * share)` in the arithmetic upstream does it in.
