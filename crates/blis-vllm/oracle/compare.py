@@ -45,7 +45,12 @@ def main() -> int:
     scenarios = options.scenarios or sorted((HERE / "scenarios").glob("*.yaml"))
     different = 0
     for path in scenarios:
-        upstream = gzip.decompress((options.traces / f"{path.stem}.jsonl.gz").read_bytes()).decode()
+        recording = options.traces / f"{path.stem}.jsonl.gz"
+        if not recording.exists():
+            different += 1
+            print(f"{path.stem}: no recorded trace")
+            continue
+        upstream = gzip.decompress(recording.read_bytes()).decode()
         run = subprocess.run([options.port, str(path)], capture_output=True, text=True)
         if run.returncode != 0:
             found = f"the port failed: {run.stderr.strip()[:500]}"

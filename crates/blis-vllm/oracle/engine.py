@@ -200,6 +200,11 @@ class ArrivalFeed:
             if is_abort:
                 self.core.aborts_queue.put_nowait([event.id])
 
+    def abort_outlives(self, request_id: str) -> bool:
+        """Whether an abort that was meant for an earlier request of this name would still hit the one just taken."""
+        earlier = any(kind and event.id == request_id for _, kind, _, event in self.events[: self.taken])
+        return earlier and [request_id] in list(self.core.aborts_queue.queue)
+
     def empty(self) -> bool:
         return self.taken == len(self.events) or self.events[self.taken][0] > self.core.clock.now_us
 
@@ -270,7 +275,7 @@ class OracleCore(EngineCoreProc):
             raise ValueError(f"request {request.request_id} is added while one of that name is alive")
         if request.num_prompt_tokens >= self.scheduler.max_model_len:
             raise ValueError(f"prompt of {request.request_id} reaches max_model_len; the front end would refuse it")
-        if [request.request_id] in list(self.aborts_queue.queue):
+        if self.input_queue.abort_outlives(request.request_id):
             raise ValueError(f"request {request.request_id} comes back while an abort of that name is still queued")
         super().add_request(request, request_wave)
         self.recorder.event("add", request.request_id)

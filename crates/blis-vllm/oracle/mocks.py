@@ -1,13 +1,15 @@
 """The only door through which the harness writes into upstream's modules, and the audit that nothing else did.
 
-`patch` refuses a site that mocks.json does not list. `audit` then looks at every loaded vllm module and class for
-functions, classes or objects that come from this folder and were not put there by `patch`. What it leaves out: writes
-into instances of upstream classes (the harness makes none; engine.py only subclasses).
+`patch` refuses a site that mocks.json does not list. `audit` looks twice for writes that did not come through it: at
+the sources of this folder, for an assignment to a name imported from upstream or a call of `setattr`; and at every
+loaded vllm module and class, for functions, classes or objects of this folder. What it leaves out: a write into an
+instance of an upstream class (the harness makes one, the table of attention layers that loading a model would fill).
 """
 
+import ast
+import base64
 import fnmatch
 import hashlib
-import base64
 import csv
 import importlib
 import json
@@ -80,9 +82,37 @@ def _comes_from_here(value: object) -> bool:
     return _is_ours(getattr(module, "__file__", None) or "")
 
 
+def _root(node: ast.expr) -> str | None:
+    """The name at the start of a chain such as `a.b[c].d`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def writes(source: str, filename: str) -> list[str]:
+    """Places in a source that write into upstream without `patch`."""
+    tree = ast.parse(source)
+    upstream = {"sys"}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = getattr(node, "module", None) or node.names[0].name
+            if module.split(".")[0] in ("vllm", "torch"):
+                upstream |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    found = []
+    for node in ast.walk(tree):
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        for target in targets:
+            if isinstance(target, (ast.Attribute, ast.Subscript)) and _root(target) in upstream:
+                found.append(f"{filename}:{node.lineno}")
+        if isinstance(node, ast.Call) and _root(node.func) in ("setattr", "delattr"):
+            found.append(f"{filename}:{node.lineno}")
+    return found
+
+
 def audit() -> None:
     """Fail if anything of this folder sits in a vllm module or class without having gone through `patch`."""
-    stray = []
+    sources = [path for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
+    stray = [place for path in sources for place in writes(path.read_text(), path.name)]
     for name, module in list(sys.modules.items()):
         if not name.startswith("vllm") or module is None:
             continue
