@@ -14,6 +14,8 @@ use crate::summary::{SCHEMA, Summary};
 const PAGE: &str = include_str!("../web/dist/index.html");
 const STYLE: &str = include_str!("../web/dist/dashboard.css");
 const PROGRAM: &str = include_str!("../web/dist/dashboard.js");
+/// Licences of the libraries inside the program.
+const LICENSES: &str = include_str!("../web/dist/LICENSES.txt");
 
 /// A site that cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +49,13 @@ pub fn read_summary(input: &Input) -> Result<Summary, InputError> {
     input.document()
 }
 
-/// Writes the site of a summary into a folder, which is made where it is missing: the page, and the summary beside it as it was given.
+/// Writes the site of a summary into a folder, which is made where it is missing: the page, the
+/// summary beside it as it was given, and the licences of the libraries that draw it.
 pub fn build(input: &Input, folder: &Path) -> Result<(), DashboardError> {
     let summary = read_summary(input)?;
     std::fs::create_dir_all(folder).map_err(|error| DashboardError::Folder { path: folder.to_owned(), error })?;
     write_whole(&folder.join("summary.json"), input.text())?;
+    write_whole(&folder.join("LICENSES.txt"), LICENSES)?;
     write_whole(&folder.join("index.html"), &page(&summary))?;
     Ok(())
 }

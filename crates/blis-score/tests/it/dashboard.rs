@@ -39,7 +39,7 @@ fn the_page_holds_everything_and_asks_nobody() {
     build(&input(&made_up()), &folder).unwrap();
     let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["index.html", "summary.json"]);
+    assert_eq!(names, ["LICENSES.txt", "index.html", "summary.json"]);
     let page = fs::read_to_string(folder.join("index.html")).unwrap();
     assert!(!page.contains("<link rel=\"stylesheet\"") && !page.contains("src=\"http"));
     assert!(page.contains("default-src 'none'"));

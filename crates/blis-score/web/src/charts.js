@@ -49,7 +49,8 @@ function common(label) {
     animation: false,
     aria: { enabled: true, label: { description: label } },
     color: palette(),
-    textStyle: { color: colour("ink"), fontFamily: "inherit" },
+    // By its name, since the width of a text is measured outside the page.
+    textStyle: { color: colour("ink"), fontFamily: getComputedStyle(document.body).fontFamily },
     grid: { left: 8, right: 18, top: 34, bottom: 8, containLabel: true },
   };
 }
@@ -78,14 +79,16 @@ export const axis = (type, name, extra = {}) => ({
   ...extra,
 });
 
-// Ends of a logarithmic axis that hold every value, at round numbers.
-export function bounds(values) {
-  if (values.length === 0) return {};
+// A logarithmic axis whose ends hold every value: at powers of two where they span little, else at round numbers.
+export function logarithmic(values) {
+  if (values.length === 0) return { type: "log" };
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  if (high / low < 100) return { type: "log", logBase: 2, min: 2 ** Math.floor(Math.log2(low)), max: 2 ** Math.ceil(Math.log2(high)) };
   const round = (value, to) => {
     const unit = 10 ** Math.floor(Math.log10(value));
     return to(value / unit) * unit;
   };
-  return { min: round(Math.min(...values), Math.floor), max: round(Math.max(...values), Math.ceil) };
+  return { type: "log", min: round(low, Math.floor), max: round(high, Math.ceil) };
 }
 
 // A filled area between two lines of points; unlike stacked areas it is right on logarithmic axes too.

@@ -78,7 +78,8 @@ function rebuild(body, make) {
   const key = focused && (focused.choice ?? focused.key);
   const scrolled = body.querySelector("[data-keep]")?.scrollTop;
   body.replaceChildren(...[make()].flat());
-  if (scrolled) body.querySelector("[data-keep]").scrollTop = scrolled;
+  const kept = body.querySelector("[data-keep]");
+  if (scrolled && kept) kept.scrollTop = scrolled;
   if (key) [...body.querySelectorAll("[data-choice],[data-key]")].find(({ dataset }) => (dataset.choice ?? dataset.key) === key)?.focus();
 }
 
@@ -92,6 +93,6 @@ function jump(event, id) {
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-build();
 theme();
+build();
 document.documentElement.dataset.ready = "true";

@@ -1,8 +1,11 @@
 //! The commands, one file each: its arguments and what it calls.
 
 mod catalog;
+mod compare;
+mod dashboard;
 mod explain;
 mod fields;
+mod ledger;
 mod metrics;
 mod run;
 mod schema;
@@ -33,8 +36,12 @@ pub(crate) enum Command {
     Catalog(catalog::Args),
     /// List an engine's settings and what the port does with each
     Fields(fields::Args),
-    /// Predict measured deployments
+    /// Predict measured deployments, and compare with what was measured
     Score(score::Args),
+    /// Show a comparison as a page
+    Dashboard(dashboard::Args),
+    /// List the units of measurement, and which of them have a published role
+    Ledger(ledger::Args),
     /// List the metrics with their units and definitions
     Metrics,
     /// Print the JSON Schema of a kind of document, or list the kinds
@@ -53,6 +60,8 @@ impl Command {
             Self::Catalog(args) => catalog::run(&args),
             Self::Fields(args) => fields::run(&args),
             Self::Score(args) => score::run(&args),
+            Self::Dashboard(args) => dashboard::run(&args),
+            Self::Ledger(args) => ledger::run(&args),
             Self::Metrics => metrics::run(),
             Self::Schema(args) => schema::run(&args),
             Self::Version(args) => version::run(&args),

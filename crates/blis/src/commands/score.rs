@@ -1,4 +1,4 @@
-//! `blis score`: measured deployments, predicted.
+//! `blis score`: measured deployments, predicted and compared.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -10,7 +10,7 @@ use blis_score::unit::{UnitError, read_units};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Outcome, print};
+use super::{Outcome, compare, print};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::pending::PendingFile;
@@ -36,10 +36,13 @@ enum Command {
         #[arg(long, value_name = "N")]
         jobs: Option<NonZero<usize>>,
     },
+    /// Compare predictions with measurements: errors by what the points have in common, and what holds points back
+    Compare(compare::Args),
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
     match &args.command {
+        Command::Compare(args) => compare::run(args),
         Command::Predict { units, out, jobs } => {
             interrupt::watch();
             let cannot_write = |path: &Path, error| Failure::input(format!("--out {}: cannot be written: {error}", path.display()), None);

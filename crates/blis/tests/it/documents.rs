@@ -1,6 +1,7 @@
 //! Every command that README.md and the user guide show runs, and shows what they say it does.
 
 use crate::harness::{Bench, CHAT, show};
+use crate::scoring::{MEASURED, SWEEP};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -24,7 +25,7 @@ fn words(line: &str) -> Vec<String> {
     quoted.map(str::to_owned).collect()
 }
 
-/// Runs the commands in a folder with a copy of the example scenarios.
+/// Runs the commands in a folder with a copy of the example scenarios and a made-up measured sweep.
 fn run_all(test: &str, name: &str, at_least: usize) {
     let commands = commands(&document(name));
     assert!(commands.len() >= at_least, "{name} shows {} commands", commands.len());
@@ -34,6 +35,8 @@ fn run_all(test: &str, name: &str, at_least: usize) {
         let name = format!("scenarios/{}", path.file_name().unwrap().to_str().unwrap());
         bench.write(&name, &std::fs::read(path).unwrap());
     }
+    bench.write("units.jsonl", SWEEP.as_bytes());
+    bench.write("measured.jsonl", MEASURED.as_bytes());
     for command in commands {
         let output = bench.blis(&command.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(output.status.success(), "{command:?}: {}", show(&output));

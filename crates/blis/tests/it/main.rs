@@ -11,3 +11,4 @@ mod hard_runs;
 mod harness;
 mod look_ups;
 mod runs;
+mod scoring;

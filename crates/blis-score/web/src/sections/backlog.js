@@ -5,7 +5,7 @@ import { h, table } from "../dom.js";
 import { count, percent, shown } from "../format.js";
 import { change, state } from "../state.js";
 
-const KINDS = { refused: "not simulated because of", demoted: "graded lower because of", price: "priced in part by" };
+const KINDS = { refused: "not simulated", demoted: "lower grade", price: "price not fitted" };
 const FIRST = 20;
 
 export function backlog() {
@@ -26,13 +26,13 @@ function line({ kind, what, engine, points, alone, sweeps, models, chips, time_p
   return h(
     "tr",
     { "data-kind": kind },
-    h("td", { class: "text soft" }, KINDS[kind]),
+    h("td", { class: "kind soft" }, KINDS[kind]),
     h("th", { scope: "row" }, kind === "price" ? what.replaceAll("_", " ") : what, share),
     h("td", { class: "text" }, engine ?? ""),
-    h("td", {}, h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: `width:${(100 * points) / most}%` })), shown(`backlog.${at}.points`, points, count)),
+    h("td", { class: "metered" }, h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: `width:${(100 * points) / most}%` })), shown(`backlog.${at}.points`, points, count)),
     h("td", {}, shown(`backlog.${at}.alone`, alone, count)),
     h("td", {}, shown(`backlog.${at}.sweeps`, sweeps, count)),
-    h("td", { class: "text" }, models.join(", ")),
+    h("td", { class: "text many" }, models.join(", ")),
     h("td", { class: "text" }, chips.join(", ")),
   );
 }

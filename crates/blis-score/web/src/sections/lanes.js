@@ -37,7 +37,7 @@ function bars(rows) {
   return {
     grid: { left: 8, right: 120, top: 8, bottom: 34, containLabel: true },
     tooltip: tooltip("item", { show: false }),
-    xAxis: axis("value", `${LATENCIES[state.latency]}, ${MEASURES[state.measure]} (%)`),
+    xAxis: axis("value", `${MEASURES[state.measure]} (%)`),
     yAxis: axis("category", "", { data: rows.map(({ value }) => value), inverse: true, axisLabel: { color: colour("ink") } }),
     series: [
       { type: "bar", barMaxWidth: 20, data: rows.map((row) => of(row).value), itemStyle: { color: colour("simulated"), borderRadius: 2 } },

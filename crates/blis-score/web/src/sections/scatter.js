@@ -1,6 +1,6 @@
 // Every compared point: simulated over measured, with the line of equality.
 
-import { axis, bounds, chart, colour, legend, palette, tooltip } from "../charts.js";
+import { axis, chart, colour, legend, logarithmic, palette, tooltip } from "../charts.js";
 import { chosen, compared, summary, title } from "../data.js";
 import { h } from "../dom.js";
 import { milliseconds, short, signedPercent } from "../format.js";
@@ -46,10 +46,11 @@ function options(points) {
     }))
     .filter(({ data }) => data.length > 0);
   const all = series.flatMap(({ data }) => data.flatMap((datum) => datum.value));
-  const { min: low, max: high } = bounds([Math.min(...all) * 0.95, Math.max(...all) * 1.05]);
+  const scale = logarithmic([Math.min(...all) * 0.95, Math.max(...all) * 1.05]);
+  const { min: low, max: high } = scale;
   const line = (factor, type) => ({ type: "line", silent: true, symbol: "none", z: 1, lineStyle: { color: colour("soft"), width: 1, type }, data: [[low, low * factor], [high, high * factor]] });
   series.push(line(1, "solid"), line(1.2, "dashed"), line(1 / 1.2, "dashed"));
-  const log = (name, extra) => axis("log", name, { min: low, max: high, axisLabel: { color: colour("soft"), hideOverlap: true, formatter: (ms) => short(ms) }, minorSplitLine: { show: false }, ...extra });
+  const log = (name, extra) => axis("log", name, { ...scale, axisLabel: { color: colour("soft"), hideOverlap: true, formatter: (ms) => short(ms) }, ...extra });
   return {
     legend: legend({ data: families }),
     grid: { left: 14, right: 18, top: 58, bottom: 34, containLabel: true },

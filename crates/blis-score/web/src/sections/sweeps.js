@@ -1,6 +1,6 @@
 // Sweeps: a list, and of one of them the curves, the points and how it was run.
 
-import { area, axis, bounds, chart, colour, legend, palette, tooltip } from "../charts.js";
+import { area, axis, chart, colour, legend, logarithmic, palette, tooltip } from "../charts.js";
 import { chosen, TIERS, title } from "../data.js";
 import { h, table } from "../dom.js";
 import { count, milliseconds, ratio, short, shown, signedPercent, throughput } from "../format.js";
@@ -13,27 +13,30 @@ export function sweeps() {
   const first = [({ sweep }) => key(sweep) === state.sweep, ({ points }) => points.some(({ point }) => point.tpot_error !== null), () => true];
   const at = left.findIndex(first.find((wanted) => left.some(wanted)));
   const step = (by, text) => h("button", { type: "button", class: "quiet", "data-key": text, disabled: !left[at + by], onclick: () => change({ sweep: key(left[at + by].sweep), point: "" }) }, text);
-  return h(
-    "div",
-    { class: "sweeps" },
-    h("div", { class: "list", "data-keep": true, tabindex: "-1" }, h("ul", {}, left.map((entry, position) => item(entry, position === at)))),
-    h("div", { class: "sweep" }, h("div", { class: "steps" }, step(-1, "Previous"), h("span", { class: "soft" }, `${at + 1} of ${left.length}`), step(1, "Next")), detail(left[at])),
-  );
+  const list = h("div", { class: "list", "data-keep": true, tabindex: "-1" }, h("ul", {}, left.map((entry, position) => item(entry, position === at))));
+  requestAnimationFrame(() => reveal(list));
+  const steps = h("div", { class: "steps" }, h("h3", {}, title(left[at].sweep)), step(-1, "Previous"), h("span", { class: "soft" }, `${at + 1} of ${left.length}`), step(1, "Next"));
+  return [h("div", { class: "sweeps" }, list, h("div", { class: "sweep" }, steps, curves(left[at].sweep))), points(left[at]), left[at].sweep.deployment && deployment(left[at].sweep.deployment)].filter(Boolean);
+}
+
+// Brings the current sweep into view within the list, without moving the page.
+function reveal(list) {
+  const { offsetTop, offsetHeight } = list.querySelector("[aria-current]");
+  if (offsetTop < list.scrollTop || offsetTop + offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = offsetTop - list.clientHeight / 3;
 }
 
 function item({ sweep, points }, current) {
   const errors = points.map(({ point }) => point.tpot_error).filter((error) => error !== null);
   const simulated = points.some(({ point }) => point.simulated);
-  const span = errors.length ? `${signedPercent(Math.min(...errors))} to ${signedPercent(Math.max(...errors))}` : simulated ? "not measured" : "not simulated";
+  const span = errors.length ? `TPOT ${signedPercent(Math.min(...errors))} to ${signedPercent(Math.max(...errors))}` : simulated ? "not measured" : "not simulated";
   return h(
     "li",
     {},
-    h("button", { type: "button", class: "item", "data-key": key(sweep), "aria-current": current && "true", onclick: () => change({ sweep: key(sweep), point: "" }) }, h("span", {}, title(sweep)), h("span", { class: "soft" }, `${sweep.deployment?.engine ?? ""} · TPOT ${span}`)),
+    h("button", { type: "button", class: "item", "data-key": key(sweep), "aria-current": current && "true", onclick: () => change({ sweep: key(sweep), point: "" }) }, h("span", {}, title(sweep)), h("span", { class: "soft" }, [sweep.deployment?.engine, span].filter(Boolean).join(" · "))),
   );
 }
 
-function detail(entry) {
-  const { sweep } = entry;
+function curves(sweep) {
   const drawable = sweep.points.some(({ simulated, measured }) => simulated || measured);
   const band = sweep.tpot_band ?? sweep.ttft_band;
   const charts = [
@@ -42,11 +45,8 @@ function detail(entry) {
     sweep.deployment && trade(sweep),
   ];
   return [
-    h("h3", {}, title(sweep)),
     drawable ? h("div", { class: "curves" }, charts) : h("p", {}, "No point of this sweep is simulated or measured: ", sweep.points.find(({ refused }) => refused)?.refused ?? "there is no prediction", "."),
     drawable && band && h("p", { class: "soft" }, `Bands: where the errors of ${band.over} (${band.points} points) lead one to expect the measurement.`),
-    points(entry),
-    sweep.deployment && deployment(sweep.deployment),
   ];
 }
 
@@ -70,7 +70,7 @@ function curve(sweep, latency, name) {
     grid: { left: 14, right: 14, top: 56, bottom: 32, containLabel: true },
     tooltip: tooltip("axis", { valueFormatter: (ms) => (typeof ms === "number" ? milliseconds(ms * 1000) : "") }),
     xAxis: axis("log", "concurrency", { logBase: 2, min: "dataMin", max: "dataMax" }),
-    yAxis: axis("log", "", { axisLabel: { color: colour("soft"), hideOverlap: true, formatter: short }, ...bounds(all) }),
+    yAxis: axis("log", "", { axisLabel: { color: colour("soft"), hideOverlap: true, formatter: (ms) => short(ms) }, ...logarithmic(all) }),
     series: [
       ...(banded ? [area("expected", edge(band.high), edge(band.low), colour("band"))] : []),
       ...(simulated.length ? [line("simulated", simulated, colour("simulated"))] : []),
@@ -86,7 +86,6 @@ function trade(sweep) {
     sweep.points
       .filter((point) => point[side]?.output_tok_s_gpu != null)
       .map((point) => ({ value: [1e6 / point[side].mean_tpot_us, point[side].output_tok_s_gpu], name: String(point.concurrency) }));
-  const label = { show: true, formatter: ({ name }) => name, position: "top", color: colour("soft"), fontSize: 11 };
   const options = () => ({
     legend: legend(),
     grid: { left: 14, right: 14, top: 56, bottom: 32, containLabel: true },
@@ -94,7 +93,7 @@ function trade(sweep) {
     xAxis: axis("value", "tokens per second and user", { min: 0 }),
     yAxis: axis("value", ""),
     series: [
-      line("simulated", at("simulated"), colour("simulated"), { label }),
+      line("simulated", at("simulated"), colour("simulated"), { label: { show: true, formatter: ({ name }) => name, position: "top", color: colour("ink"), fontSize: 11 } }),
       line("measured", at("measured"), colour("measured"), { symbol: "diamond", symbolSize: 9, lineStyle: { color: colour("measured"), width: 2, type: "dashed" } }),
     ].filter(({ data }) => data.length > 0),
   });
@@ -136,7 +135,7 @@ function drill(point, path) {
     { class: "drill" },
     h("div", {}, h("h4", {}, point.refused ? "Why it is not simulated" : `Why the grade is ${point.grade ?? "missing"}`), h("ul", {}, (point.grade_reasons.length ? point.grade_reasons : [point.grade ? "nothing lowers it" : "no prediction answers this point"]).map((reason) => h("li", {}, reason)))),
     shares.length > 0 && h("div", {}, h("h4", {}, "What its time is priced by"), h("div", { class: "stack", role: "img", "aria-label": shares.map(([method, share]) => `${method} ${(100 * share).toFixed(0)} %`).join(", ") }, shares.map(([method, share]) => h("span", { class: `price ${method}`, style: `flex:${share}` }))), h("ul", { class: "plain" }, shares.map(([method, share], at) => h("li", {}, h("i", { class: `price dot ${method}` }), ` ${method.replaceAll("_", " ")} `, shown(`${path}.price_ranks.${method}`, share, (share) => `${(100 * share).toFixed(1)} %`))))),
-    h("div", {}, h("h4", {}, "More of it"), h("dl", {}, facts.filter(([, name]) => value(name) != null).map(([text, name, write]) => [h("dt", {}, text), h("dd", {}, shown(`${path}.${name}`, value(name), write))]), point.peers.map(({ estimator, mean_tpot_us, mean_ttft_us }, at) => [h("dt", {}, estimator), h("dd", {}, "TPOT ", shown(`${path}.peers.${at}.mean_tpot_us`, mean_tpot_us, milliseconds), ", TTFT ", shown(`${path}.peers.${at}.mean_ttft_us`, mean_ttft_us, milliseconds))]))),
+    h("div", {}, h("h4", {}, "More of it"), h("dl", {}, facts.filter(([, name]) => value(name) != null).map(([text, name, write]) => [h("dt", {}, text), h("dd", {}, shown(`${path}.${name}`, value(name), write))]), point.peers.map(({ estimator, mean_tpot_us, mean_ttft_us }, at) => [h("dt", {}, `${estimator}, TPOT`), h("dd", {}, shown(`${path}.peers.${at}.mean_tpot_us`, mean_tpot_us, milliseconds)), h("dt", {}, `${estimator}, TTFT`), h("dd", {}, shown(`${path}.peers.${at}.mean_ttft_us`, mean_ttft_us, milliseconds))]))),
   );
 }
 
