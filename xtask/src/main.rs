@@ -9,6 +9,7 @@ mod determinism;
 mod generated;
 mod layers;
 mod lockfile;
+mod oracle;
 mod shared;
 mod tidy;
 mod tools;
@@ -37,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the sources are formatted", run: builds::fmt },
     Step { name: "deny", about: "licences, sources and bans of the dependency tree", run: tools::deny },
     Step { name: "typos", about: "spelling", run: tools::typos },
+    Step { name: "oracle", about: "the recorded traces could tell a wrong port from a right one", run: oracle::run },
     Step { name: "clippy", about: "the workspace's lints, warnings refused", run: builds::clippy },
     Step { name: "test", about: "every test and documentation example", run: builds::test },
     Step { name: "doc", about: "the documentation builds without a warning, private items included", run: builds::doc },

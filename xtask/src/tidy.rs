@@ -31,7 +31,7 @@ mod views;
 use anyhow::{Result, bail};
 
 use crate::workspace::{Outcome, Workspace};
-use tree::Tree;
+use tree::{File, Tree};
 
 /// One rule.
 #[derive(Debug)]
@@ -52,6 +52,11 @@ struct Finding {
 impl Finding {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, message: message.into() }
+    }
+
+    /// At a position of a view of a file, or of its text.
+    fn at(file: &File, view: &str, position: usize, message: impl Into<String>) -> Self {
+        Self::new(&file.path, views::line_at(view, position), message)
     }
 }
 

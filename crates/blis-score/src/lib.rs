@@ -4,7 +4,7 @@
 //! left symbolic, and its client. Each of its points becomes a scenario and a line of predictions; no measured latency is read on that
 //! way. Only [`compare`] reads measurements, and what it says is a [`summary`].
 //!
-//! Reading order: [`unit`] (the input), [`launch`] (the symbolic launch line at one concurrency), [`point`] (a point as a scenario),
+//! Reading order: [`mod@unit`] (the input), [`launch`] (the symbolic launch line at one concurrency), [`point`] (a point as a scenario),
 //! [`predict`] (the points, in order, on several threads), [`prediction`] (the output line); then [`ledger`] (which units there are),
 //! [`compare`], [`summary`] (what it says), `backlog` (what holds points back), [`dashboard`] (the summary as a page).
 

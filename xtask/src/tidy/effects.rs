@@ -1,7 +1,7 @@
 //! The crates of layers 0 to 3 take time and inputs and return effects: no files, threads or clocks outside their loaders.
 
 use super::tree::Tree;
-use super::views::{is_word, line_at};
+use super::views::is_word;
 use super::{Check, Finding};
 use crate::layers::LAYERS;
 
@@ -34,7 +34,7 @@ fn check(tree: &Tree, loaders: &[&str]) -> Vec<Finding> {
             }
             for (at, module) in reached {
                 let message = format!("`std::{module}` in a crate that owns no files, threads or clock");
-                findings.push(Finding::new(&file.path, line_at(&code, at), message));
+                findings.push(Finding::at(file, &code, at, message));
             }
         }
     }

@@ -3,7 +3,6 @@
 //! Identifiers and literals are looked at, not comments: a comment may cite an engine as an example. Tests may name one.
 
 use super::tree::Tree;
-use super::views::line_at;
 use super::{Check, Finding};
 use crate::layers::ENGINES;
 
@@ -24,7 +23,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
             for (at, engine) in engines.iter().flat_map(|engine| view.match_indices(engine)) {
                 if !LIBRARIES.iter().any(|library| view[at..].starts_with(library)) {
                     let message = format!("`{engine}` in a crate that must not know which engine it serves");
-                    findings.push(Finding::new(&file.path, line_at(&view, at), message));
+                    findings.push(Finding::at(file, &view, at, message));
                 }
             }
         }

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use super::tree::Tree;
-use super::views::line_at;
 use super::{Check, Finding};
 
 pub(super) const CHECK: Check = Check { name: "field_names", run: check };
@@ -16,7 +15,8 @@ const CRATE: &str = "blis-vllm";
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let Some(table) = tree.file(TABLE) else {
-        return Vec::from_iter(tree.sources_of(CRATE).next().map(|_| Finding::new(TABLE, 0, "the table of settings is gone")));
+        let orphan = tree.sources_of(CRATE).next();
+        return orphan.map(|_| Finding::new(TABLE, 0, "the table of settings is gone")).into_iter().collect();
     };
     let names: BTreeSet<&str> = strings(&table.views.literals).map(|(_, name)| name).filter(|name| name.contains(['_', '.'])).collect();
     let mut findings = Vec::new();
@@ -24,7 +24,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         let (_, literals) = file.shipped();
         for (at, name) in strings(&literals).filter(|(_, name)| names.contains(name)) {
             let message = format!("`{name}` is spelt in {TABLE}; name it by its variant");
-            findings.push(Finding::new(&file.path, line_at(&literals, at), message));
+            findings.push(Finding::at(file, &literals, at, message));
         }
     }
     findings

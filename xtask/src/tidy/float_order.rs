@@ -3,7 +3,6 @@
 //! A ban in clippy.toml would also refuse `derive(PartialOrd)`, so the call is looked for here.
 
 use super::tree::Tree;
-use super::views::line_at;
 use super::{Check, Finding};
 
 pub(super) const CHECK: Check = Check { name: "float_order", run: check };
@@ -13,7 +12,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     for file in tree.rust() {
         let code = &file.views.code;
         for (at, _) in code.match_indices(".partial_cmp(") {
-            findings.push(Finding::new(&file.path, line_at(code, at), "`.partial_cmp(`: use `total_cmp`"));
+            findings.push(Finding::at(file, code, at, "`.partial_cmp(`: use `total_cmp`"));
         }
     }
     findings

@@ -1,7 +1,6 @@
 //! Comments and test names say how things are, not when or in which change they became so.
 
 use super::tree::Tree;
-use super::views::line_at;
 use super::{Check, Finding, test_names};
 
 pub(super) const CHECK: Check = Check { name: "history", run: check };
@@ -12,7 +11,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         let comments = &file.views.comments;
         for (at, words) in references(comments) {
             let message = format!("`{words}` tells history; say why it is so instead");
-            findings.push(Finding::new(&file.path, line_at(comments, at), message));
+            findings.push(Finding::at(file, comments, at, message));
         }
         for (line, name) in test_names::tests_of(file) {
             if ["pr", "issue", "phase"].iter().any(|word| numbered(&name, word)) {

@@ -1,7 +1,6 @@
 //! Nothing in the repository depends on the machine it was written on: no paths of one, no hosts of package mirrors.
 
 use super::tree::{File, Tree};
-use super::views::line_at;
 use super::{Check, Finding};
 
 pub(super) const CHECK: Check = Check { name: "machine", run: check };
@@ -28,13 +27,13 @@ fn check_file(file: &File) -> Vec<Finding> {
         for (at, _) in text.match_indices(&folder) {
             let inside_a_path = text[..at].ends_with(|c: char| c.is_alphanumeric() || "_.-~*}/".contains(c));
             if !inside_a_path {
-                findings.push(Finding::new(&file.path, line_at(text, at), format!("`{folder}` is a path of one machine")));
+                findings.push(Finding::at(file, text, at, format!("`{folder}` is a path of one machine")));
             }
         }
     }
     for host in HOSTS.iter().map(|name| format!("://{name}.")) {
         for (at, _) in text.match_indices(&host) {
-            findings.push(Finding::new(&file.path, line_at(text, at), format!("`{host}` is the host of a mirror")));
+            findings.push(Finding::at(file, text, at, format!("`{host}` is the host of a mirror")));
         }
     }
     findings

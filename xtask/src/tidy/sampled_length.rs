@@ -3,7 +3,6 @@
 //! A scheduler or router that could read it would decide by what no real one knows.
 
 use super::tree::Tree;
-use super::views::line_at;
 use super::{Check, Finding};
 use crate::layers::ENGINES;
 
@@ -27,7 +26,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
                 calls.push(name);
                 continue;
             };
-            findings.push(Finding::new(&file.path, line_at(&code, at), format!("`{CALL})` {fault}")));
+            findings.push(Finding::at(file, &code, at, format!("`{CALL})` {fault}")));
         }
     }
     findings

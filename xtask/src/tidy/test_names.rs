@@ -18,7 +18,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         let code = &file.views.code;
         for (attribute, why) in REFUSED {
             for (at, _) in code.match_indices(attribute) {
-                findings.push(Finding::new(&file.path, line_at(code, at), format!("`{attribute}]`: {why}")));
+                findings.push(Finding::at(file, code, at, format!("`{attribute}]`: {why}")));
             }
         }
         for (line, name) in tests_of(file).into_iter().filter(|(_, name)| name.starts_with("test_")) {

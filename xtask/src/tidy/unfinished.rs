@@ -1,7 +1,7 @@
 //! Nothing is left for later in the sources: what is not built is refused by name or written in an issue.
 
 use super::tree::Tree;
-use super::views::{line_at, words};
+use super::views::words;
 use super::{Check, Finding};
 
 pub(super) const CHECK: Check = Check { name: "unfinished", run: check };
@@ -19,13 +19,13 @@ fn check(tree: &Tree) -> Vec<Finding> {
     for file in tree.spoken().filter(|file| EXTENSIONS.iter().any(|extension| file.has_extension(extension))) {
         for mark in MARKS {
             for at in words(&file.text, mark) {
-                findings.push(Finding::new(&file.path, line_at(&file.text, at), format!("`{mark}`")));
+                findings.push(Finding::at(file, &file.text, at, format!("`{mark}`")));
             }
         }
         for name in MACROS {
             let code = &file.views.code;
             for at in words(code, name).filter(|at| code[at + name.len()..].starts_with('!')) {
-                findings.push(Finding::new(&file.path, line_at(code, at), format!("`{name}!`")));
+                findings.push(Finding::at(file, code, at, format!("`{name}!`")));
             }
         }
     }

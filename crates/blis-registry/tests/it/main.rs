@@ -41,9 +41,11 @@ entries:
     reason: the chip's peaks at stated shares
 ";
 
-/// A directory of its own for one test, with some files in it.
+/// A directory of its own for each call, with some files in it: tests run beside each other.
 fn directory(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
-    let root = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    static CALLS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let call = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let root = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{call}"));
     if root.exists() {
         std::fs::remove_dir_all(&root).expect("the test's own directory");
     }
