@@ -222,6 +222,8 @@ pub struct Lane {
 pub struct Arm {
     /// Its name.
     pub estimator: String,
+    /// Its answers to points that ours or the measurements leave out.
+    pub unmatched: usize,
     /// Over every point that both answer, then by family, chip and tier.
     pub lanes: Vec<ArmLane>,
 }
@@ -298,7 +300,7 @@ pub enum Outcome {
     Better,
     /// The whole interval lies above zero.
     Worse,
-    /// The interval holds zero.
+    /// The interval holds zero, or that of a clearer lane does.
     NotDistinguished,
 }
 

@@ -94,7 +94,9 @@ pub(crate) fn lanes(points: &[&Compared], facts: &Facts<'_>, judge: &Judge) -> V
 
 /// Another estimator beside ours: both on the points that both answer.
 pub(crate) fn arm(estimator: &str, theirs: &Answers, ours: &Answers, truth: &Answers, facts: &Facts<'_>, judge: &Judge) -> Arm {
+    let answers: usize = theirs.values().map(BTreeMap::len).sum();
     let (theirs, ours) = (compared(&shared(theirs, ours), truth), compared(&shared(ours, theirs), truth));
+    let unmatched = answers - theirs.len();
     let (theirs, ours): (Vec<&Compared>, Vec<&Compared>) = (theirs.iter().collect(), ours.iter().collect());
     let lane = |dimension, value: String, theirs: &[&Compared], ours: &[&Compared]| ArmLane {
         dimension,
@@ -107,7 +109,7 @@ pub(crate) fn arm(estimator: &str, theirs: &Answers, ours: &Answers, truth: &Ans
         let pairs = lanes_by(dimension, &theirs, facts).into_iter().zip(lanes_by(dimension, &ours, facts));
         lanes.extend(pairs.map(|((value, theirs), (_, ours))| lane(Some(dimension), value, &theirs, &ours)));
     }
-    Arm { estimator: estimator.to_owned(), lanes }
+    Arm { estimator: estimator.to_owned(), unmatched, lanes }
 }
 
 /// The error band of a sweep, from the points of other sweeps: of the same family where there are enough, else of all.

@@ -137,6 +137,7 @@ fn a_band_comes_from_other_sweeps_and_holds_what_was_measured() {
 fn an_estimator_is_compared_on_the_points_that_both_answer() {
     let summary = known_summary();
     let all = &summary.peers[0].lanes[0];
+    assert_eq!(summary.peers[0].unmatched, 12, "its answers to the points that are refused here");
     near(all.theirs.tpot.absolute, 20.0, 36, 9);
     near(all.ours.tpot.absolute, 12.5, 36, 9);
     near(all.theirs.ttft.absolute, 0.0, 27, 9);

@@ -68,9 +68,12 @@ fn a_browser_draws_the_charts_and_shows_the_summarys_numbers() {
         writeln!(std::io::stderr(), "skipped the dashboard in a browser: {} not installed", missing.join(", ")).unwrap();
         return;
     }
-    let folder = folder("browsed");
-    build(&input(&made_up()), &folder).unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/test/page.mjs");
-    let run = Command::new("node").arg(script).arg(&folder).output().unwrap();
-    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let refused: Vec<_> = predictions(|_, _| 1.0).into_iter().filter(|line| line["grade"] == "G5").collect();
+    for (name, summary) in [("browsed", made_up()), ("browsed_refusals", summary(&refused))] {
+        let folder = folder(name);
+        build(&input(&summary), &folder).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/test/page.mjs");
+        let run = Command::new("node").arg(script).arg(&folder).output().unwrap();
+        assert!(run.status.success(), "{name}: {}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    }
 }

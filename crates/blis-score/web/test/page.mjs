@@ -59,6 +59,11 @@ async function browse(base) {
   const quiet = async () => assert.deepEqual(await session("POST", "/se/log", { type: "browser" }), [], "the console is not empty");
 
   await open();
+  if (summary.counts.compared === 0 || summary.coverage.length === 0) {
+    // A summary with less to show still makes a whole page.
+    assert.ok((await run("return document.querySelectorAll('main > section').length")) >= 5);
+    return quiet();
+  }
   await numbers(run);
   await charts(run);
   await shot("light");

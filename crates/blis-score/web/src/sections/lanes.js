@@ -13,18 +13,20 @@ const LATENCIES = { tpot: "time per output token", ttft: "time to first token" }
 export function lanes() {
   const all = summary.lanes.map((lane, at) => ({ ...lane, at }));
   const known = [...new Set(all.map(({ dimension }) => dimension))];
-  const rows = all.filter(({ dimension }) => dimension === (known.includes(state.dimension) ? state.dimension : known[0]));
+  if (known.length === 0) return h("p", {}, "No point has both a prediction and a measurement.");
+  const by = known.includes(state.dimension) ? state.dimension : known[0];
+  const rows = all.filter(({ dimension }) => dimension === by);
   const pairs = (names, keys = Object.keys(names)) => keys.map((key) => [key, names[key]]);
   return [
     h(
       "div",
       { class: "choices" },
-      select("By", state.dimension, pairs(DIMENSIONS, known), (dimension) => change({ dimension })),
+      select("By", by, pairs(DIMENSIONS, known), (dimension) => change({ dimension })),
       select("Of", state.latency, pairs(LATENCIES), (latency) => change({ latency })),
       select("As", state.measure, pairs(MEASURES), (measure) => change({ measure })),
     ),
-    rows.length === 0 ? h("p", {}, "No point has both a prediction and a measurement.") : chart(`${MEASURES[state.measure]} by ${DIMENSIONS[state.dimension]}`, 70 + 34 * rows.length, () => bars(rows)),
-    table(`Errors by ${DIMENSIONS[state.dimension]}`, head(), rows.map(row)),
+    chart(`${MEASURES[state.measure]} by ${DIMENSIONS[by]}`, 70 + 34 * rows.length, () => bars(rows)),
+    table(`Errors by ${DIMENSIONS[by]}`, head(DIMENSIONS[by]), rows.map(row)),
   ];
 }
 
@@ -47,10 +49,10 @@ function bars(rows) {
   };
 }
 
-function head() {
+function head(by) {
   const titles = ["mean absolute", "median", "signed", "shape"];
   return [
-    h("tr", {}, h("th", { rowspan: 2, scope: "col" }, DIMENSIONS[state.dimension]), h("th", { rowspan: 2, scope: "col" }, "points"), ["Time per output token", "Time to first token"].map((text) => h("th", { colspan: 4, scope: "colgroup", class: "group" }, text)), h("th", { rowspan: 2, scope: "col" }, "KV cache ratio")),
+    h("tr", {}, h("th", { rowspan: 2, scope: "col" }, by), h("th", { rowspan: 2, scope: "col" }, "points"), ["Time per output token", "Time to first token"].map((text) => h("th", { colspan: 4, scope: "colgroup", class: "group" }, text)), h("th", { rowspan: 2, scope: "col" }, "KV cache ratio")),
     h("tr", {}, [...titles, ...titles].map((text, at) => h("th", { scope: "col", class: at % 4 === 0 && "group" }, text))),
   ];
 }

@@ -12,10 +12,11 @@ export function peers() {
     h("tr", {}, h("th", { scope: "col", rowspan: 2 }, "points by"), h("th", { scope: "col", rowspan: 2 }, "n"), titles.map((text) => h("th", { scope: "colgroup", colspan: 2, class: "group" }, text))),
     h("tr", {}, titles.map(() => [h("th", { scope: "col", class: "group" }, "theirs"), h("th", { scope: "col" }, "BLIS")])),
   ];
-  return summary.peers.map(({ estimator, lanes }, arm) => [
+  return summary.peers.map(({ estimator, unmatched, lanes }, arm) => [
     h("h3", {}, estimator),
     table(`BLIS and ${estimator} on the same points`, head.map((row) => row.cloneNode(true)), lanes.map((lane, at) => row(lane, `peers.${arm}.lanes.${at}`))),
-  ]);
+    unmatched > 0 && h("p", { class: "soft" }, shown(`peers.${arm}.unmatched`, unmatched, count), ` of its answers are to points that we do not compare.`),
+  ].filter(Boolean));
 }
 peers.present = () => summary.peers.length > 0;
 
