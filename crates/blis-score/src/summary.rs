@@ -3,17 +3,20 @@
 //! Every figure carries the number of points and sweeps it covers. A figure over fewer points than [`Rules::minimum_points`] has no
 //! value: it is "too few points", not a number. Errors are in percent, times in microseconds unless a name says otherwise.
 //!
-//! Reading order: [`Summary`], [`Figure`] and [`Figures`], lanes, arms, the paired comparison, then sweeps and their points.
+//! Reading order: [`Summary`], [`Figure`] and [`Figures`], lanes, arms, coverage and backlog; then [`paired`] and [`sweep`].
+
+pub mod paired;
+pub mod sweep;
 
 use std::collections::BTreeMap;
 
-use blis_contracts::provenance::Method;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::prediction::Grade;
+pub use paired::{Latency, Outcome, Paired, PairedLane};
+pub use sweep::{Band, Deployment, MeasuredPoint, PeerPoint, PointSummary, Simulated, SweepSummary, Tier};
 
 /// The version of this document. A reader refuses every other.
 pub const SCHEMA: u32 = 1;
@@ -242,68 +245,6 @@ pub struct ArmLane {
     pub ours: Figures,
 }
 
-/// Two sets of predictions against each other, on the points that both answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Paired {
-    /// Measured points that both answer.
-    pub points: usize,
-    /// Measured points that only the base answers.
-    pub only_base: usize,
-    /// Measured points that only the candidate answers.
-    pub only_candidate: usize,
-    /// Verdicts that the correction covers.
-    pub lanes_compared: usize,
-    /// Each lane, all points first.
-    pub lanes: Vec<PairedLane>,
-}
-
-/// A latency.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Latency {
-    /// Time per output token.
-    Tpot,
-    /// Time to first token.
-    Ttft,
-}
-
-/// One lane of a paired comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PairedLane {
-    /// What the points are grouped by; null for all of them.
-    pub dimension: Option<Dimension>,
-    /// The value they share; `all` for all of them.
-    pub value: String,
-    /// Which latency.
-    pub latency: Latency,
-    /// Points.
-    pub points: usize,
-    /// Sweeps they belong to.
-    pub sweeps: usize,
-    /// Mean of the candidate's absolute error less the base's, in percentage points; null where there are too few points.
-    pub difference: Option<f64>,
-    /// Bootstrap interval of the difference at the level that the correction gives this lane.
-    pub interval: Option<[f64; 2]>,
-    /// Chance of a difference this far from zero if there were none, corrected for the number of lanes.
-    pub corrected_p: Option<f64>,
-    /// The verdict; null where there are too few points or sweeps.
-    pub outcome: Option<Outcome>,
-}
-
-/// What a paired comparison finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The whole interval lies below zero: the candidate's error is smaller.
-    Better,
-    /// The whole interval lies above zero.
-    Worse,
-    /// The interval holds zero, or that of a clearer lane does.
-    NotDistinguished,
-}
-
 /// Points of one model on one chip under one build of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -360,150 +301,4 @@ pub struct Blocker {
     pub chips: Vec<String>,
     /// For a price: the mean share of those points' time that it prices, in percent.
     pub time_percent: Option<f64>,
-}
-
-/// A sweep with its points.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SweepSummary {
-    /// The deployment's name.
-    pub scenario: String,
-    /// Its lengths.
-    pub label: String,
-    /// How it was run; null where no units were given.
-    pub deployment: Option<Deployment>,
-    /// What the errors of other sweeps lead one to expect of the time per output token.
-    pub tpot_band: Option<Band>,
-    /// The same for the time to first token.
-    pub ttft_band: Option<Band>,
-    /// Its points, by concurrency.
-    pub points: Vec<PointSummary>,
-}
-
-/// How a sweep was run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Deployment {
-    /// The model.
-    pub model: String,
-    /// The model's family.
-    pub family: String,
-    /// The chip.
-    pub chip: String,
-    /// Chips used.
-    pub gpus: u32,
-    /// The engine.
-    pub engine: String,
-    /// The build: the image's tag.
-    pub build: String,
-    /// Format of the weights.
-    pub precision: String,
-    /// Parallel widths.
-    pub layout: String,
-    /// Whether the server's own log was kept.
-    pub tier: Tier,
-    /// The day it ran.
-    pub run_date: Option<String>,
-    /// The launch line, concurrency symbolic.
-    pub command: String,
-    /// Environment variables of the server.
-    pub env: IndexMap<String, String>,
-    /// What the server's log says it was passed and resolved; null where none was kept.
-    pub logged: Option<Value>,
-}
-
-/// Whether a unit's settings are known from the server itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Tier {
-    /// The server's log was kept.
-    Logged,
-    /// It was not: what ran is known from the launch recipe alone.
-    Unlogged,
-}
-
-/// Where a measurement is expected, as multiples of the simulated value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Band {
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Points of other sweeps it rests on.
-    pub points: usize,
-    /// Which points those are.
-    pub over: String,
-}
-
-/// One point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PointSummary {
-    /// Requests in flight.
-    pub concurrency: u32,
-    /// Its grade; null where no prediction answers it.
-    pub grade: Option<Grade>,
-    /// Why the grade is not better.
-    pub grade_reasons: Vec<String>,
-    /// Why there are no simulated figures.
-    pub refused: Option<String>,
-    /// The simulation.
-    pub simulated: Option<Simulated>,
-    /// The measurement.
-    pub measured: Option<MeasuredPoint>,
-    /// Error of the time per output token, in percent.
-    pub tpot_error: Option<f64>,
-    /// Error of the time to first token, in percent.
-    pub ttft_error: Option<f64>,
-    /// Simulated over measured tokens that the KV cache holds.
-    pub kv_pool_ratio: Option<f64>,
-    /// Share of priced time by how its coefficients were obtained.
-    pub price_ranks: Option<IndexMap<Method, f64>>,
-    /// Other estimators' answers.
-    pub peers: Vec<PeerPoint>,
-}
-
-/// The simulation of a point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Simulated {
-    /// Mean time per output token.
-    pub mean_tpot_us: f64,
-    /// Mean time to first token.
-    pub mean_ttft_us: f64,
-    /// Output tokens per second and chip, by Little's law from the two means; null where no units were given.
-    pub output_tok_s_gpu: Option<f64>,
-    /// Output tokens per second, as simulated.
-    pub output_tok_s: Option<f64>,
-    /// Tokens the KV cache holds.
-    pub kv_tokens: Option<u64>,
-    /// Preemptions.
-    pub preemptions: Option<u64>,
-}
-
-/// The measurement of a point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MeasuredPoint {
-    /// Mean time per output token.
-    pub mean_tpot_us: Option<f64>,
-    /// Mean time to first token.
-    pub mean_ttft_us: Option<f64>,
-    /// Output tokens per second and chip, by Little's law from the two means; null where either or the units are missing.
-    pub output_tok_s_gpu: Option<f64>,
-    /// Tokens the KV cache holds, as the server logged.
-    pub kv_tokens: Option<u64>,
-}
-
-/// Another estimator's answer to a point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PeerPoint {
-    /// Its name.
-    pub estimator: String,
-    /// Mean time per output token.
-    pub mean_tpot_us: Option<f64>,
-    /// Mean time to first token.
-    pub mean_ttft_us: Option<f64>,
 }
