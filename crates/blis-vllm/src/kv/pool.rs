@@ -25,6 +25,9 @@ struct Block {
     group: u8,
 }
 
+/// A block that nobody holds and that keeps nothing.
+const VACANT: Block = Block { references: 0, content: NodeId::ROOT, earlier: BlockId::NULL, later: BlockId::NULL, group: 0 };
+
 /// The pool.
 #[derive(Debug)]
 pub struct BlockPool {
@@ -33,6 +36,8 @@ pub struct BlockPool {
     free: FreeList,
     caching: bool,
     groups: usize,
+    total: u32,
+    /// The placeholder and every block that was ever handed out.
     blocks: Vec<Block>,
     /// The block cached first, at content * groups + group; the placeholder for none.
     first: Vec<BlockId>,
@@ -46,13 +51,13 @@ impl BlockPool {
         assert!(blocks > 0, "a pool has at least the placeholder block");
         let mut free = FreeList::full(blocks);
         assert_eq!(free.pop_front(), Some(BlockId::NULL), "the placeholder is the first block");
-        let vacant = Block { references: 0, content: NodeId::ROOT, earlier: BlockId::NULL, later: BlockId::NULL, group: 0 };
         Self {
             chain: ContentChain::default(),
             free,
             caching,
             groups,
-            blocks: vec![vacant; blocks as usize],
+            total: blocks,
+            blocks: vec![VACANT],
             first: Vec::new(),
             cached: 0,
             handed_out: 0,
@@ -66,8 +71,8 @@ impl BlockPool {
     }
 
     /// Blocks a request can ever hold: all but the placeholder.
-    pub fn usable_blocks(&self) -> u32 {
-        u32::try_from(self.blocks.len() - 1).expect("the pool was built from a u32")
+    pub const fn usable_blocks(&self) -> u32 {
+        self.total - 1
     }
 
     /// The free blocks in the order in which they will be handed out.
@@ -89,12 +94,15 @@ impl BlockPool {
     /// Whether nobody holds the block.
     #[inline]
     pub fn is_idle(&self, block: BlockId) -> bool {
-        self.blocks[block.index()].references == 0
+        self.blocks.get(block.index()).is_none_or(|block| block.references == 0)
     }
 
     /// Hands out the next block; its old content is forgotten. Panics when none is free: callers check first.
     pub fn take(&mut self) -> BlockId {
         let block = self.free.pop_front().expect("the caller checked that a block is free");
+        if block.index() == self.blocks.len() {
+            self.blocks.push(VACANT);
+        }
         self.forget(block);
         debug_assert!(self.is_idle(block), "a free block has no holder");
         self.blocks[block.index()].references = 1;
@@ -186,6 +194,7 @@ impl BlockPool {
     /// contents requests hold.
     pub fn check_invariants(&self, tables: impl Iterator<Item = BlockId>, request_nodes: usize) {
         let mut held = vec![0; self.blocks.len()];
+        let never_handed_out = self.total as usize - self.blocks.len();
         for block in tables.filter(|block| !block.is_null()) {
             held[block.index()] += 1;
         }
@@ -195,7 +204,7 @@ impl BlockPool {
             assert!(self.is_idle(block) && !block.is_null(), "free block {} has no holder", block.0);
             listed += 1;
         }
-        let idle = self.blocks.iter().skip(1).filter(|block| block.references == 0).count();
+        let idle = never_handed_out + self.blocks.iter().skip(1).filter(|block| block.references == 0).count();
         assert_eq!((listed, listed), (idle, self.free.len() as usize), "every block without a holder is free");
         let cached = self.blocks.iter().filter(|block| block.content != NodeId::ROOT).count();
         assert_eq!(cached, self.cached as usize, "cached blocks are counted");
