@@ -27,6 +27,7 @@ def main():
     for family in args.family or FAMILIES:
         script = importlib.import_module(family)
         for chip in args.chip or source.PINS["chips"]:
+            report.fitted.add((family, chip))
             text = writer.document(chip, family, list(script.entries(chip, wheel, report)))
             path = REGISTRY / chip / f"{family}.yaml"
             if args.check:
@@ -40,14 +41,15 @@ def main():
         stale += [] if path.exists() and path.read_text() == vectors.text() else [path]
     else:
         path.write_text(vectors.text())
-    if not (args.chip or args.family):
-        path, text = HERE / "REPORT.md", report.text()
-        if args.check:
-            stale += [] if path.exists() and path.read_text() == text else [path]
-        else:
-            path.write_text(text)
+    path = HERE / "REPORT.md"
+    page = path.read_text() if path.exists() else ""
+    text = report.text(page, [(family, chip) for family in FAMILIES for chip in source.PINS["chips"]])
+    if args.check:
+        stale += [] if page == text else [path]
+    else:
+        path.write_text(text)
     for row in report.rows:
-        print("%-18s %-5s %-34s %-26s %6d  median %.3f  p90 %.3f  bias %+.3f" % row)
+        print("%-18s %-12s %-34s %-26s %6d  median %.3f  p90 %.3f  bias %+.3f" % row)
     for path in stale:
         print(f"{path} is not what its script writes", file=sys.stderr)
     return 1 if stale else 0

@@ -14,13 +14,15 @@ from entry import fitted, scope, with_families
 from fit import Free
 
 VLLM = "vllm/0.24.0"
-KERNEL = {
-    "h100": ("vllm_flash_attn_fa3", "flash-attn/fa3"),
-    "h200": ("vllm_flash_attn_fa3", "flash-attn/fa3"),
-    "b200": ("vllm_flashinfer_trtllmdecode", "flashinfer/trtllm-gen-decode"),
-}
+# KV format -> (the table's name of the kernel, ours); a format absent was not measured.
+AMPERE = {"bf16": ("vllm_flash_attn", "flash-attn/fa2")}
+HOPPER = dict.fromkeys(("bf16", "fp8"), ("vllm_flash_attn_fa3", "flash-attn/fa3"))
+BLACKWELL = dict.fromkeys(("bf16", "fp8"), ("vllm_flashinfer_trtllmdecode", "flashinfer/trtllm-gen-decode"))
+PCIE = {"bf16": ("vllm_flash_attn_fa2", "flash-attn/fa2"), "fp8": ("vllm_flashinfer_fidecode", "flashinfer/fa2-decode")}
+KERNELS = {"a100-sxm": AMPERE, "h100": HOPPER, "h200": HOPPER, "b200": BLACKWELL, "b300": BLACKWELL, "gb200-nvl72": BLACKWELL,
+           "gb300-nvl72": BLACKWELL, "l40s": PCIE, "rtx-pro-6000": PCIE}
 HELD_GEOMETRIES = ((16, 2), (40, 8), (12, 1))
-FORMATS = (("bf16", "bfloat16", 2.0), ("fp8", "fp8", 1.0))
+FORMATS = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}      # the table's name, bytes of an element
 CONTEXTS = (2, 128, 512, 2048, 8192, 32768, 131072)
 HEAD_DIMS = (64, 128)
 
@@ -48,23 +50,26 @@ def entries(chip, wheel, report):
 
 def measured(chip, wheel, report):
     facts = source.facts(chip)
-    kernel_source, kernel = KERNEL[chip]
     whole = wheel.table(chip, "attention", VLLM, "generation_attention_perf")
     ratio = whole["num_heads"] / whole["num_key_value_heads"]
-    mine = (whole["kernel_source"] == kernel_source) & np.isin(whole["head_dim"], HEAD_DIMS) & (ratio >= 2) & (ratio <= 16)
-    for tensor_format, dtype, element_bytes in FORMATS:
-        table = whole.where(mine & (whole["kv_cache_dtype"] == dtype))
+    mine = np.isin(whole["head_dim"], HEAD_DIMS) & (ratio >= 2) & (ratio <= 16)
+    for tensor_format, (kernel_source, kernel) in KERNELS[chip].items():
+        dtype, element_bytes = FORMATS[tensor_format]
+        table = whole.where(mine & (whole["kernel_source"] == kernel_source) & (whole["kv_cache_dtype"] == dtype))
         table = table.where(honest(inputs_of(table, facts, element_bytes), facts["l2_cache"]))
         inputs = inputs_of(table, facts, element_bytes)
         geometry = inputs["query_heads"] * 1000 + inputs["kv_heads"]
         held = np.isin(geometry, [h * 1000 + kv for h, kv in HELD_GEOMETRIES])
+        widths = tuple(d for d in HEAD_DIMS if (table["head_dim"] == d).any())
         free = [
             Free("latency", "us", 10.0, over="mean_context", xs=CONTEXTS),
-            Free("unit_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
-            Free("window_latency", "us", 1.0, over="head_dim", xs=HEAD_DIMS),
-            Free("window_unit_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
-            Free("memory_efficiency", "ratio", 0.85, "ratio", over="head_dim", xs=HEAD_DIMS),
+            Free("unit_time", "us", 0.01, over="head_dim", xs=widths),
+            Free("window_latency", "us", 1.0, over="head_dim", xs=widths),
+            Free("window_unit_time", "us", 0.01, over="head_dim", xs=widths),
+            Free("memory_efficiency", "ratio", 0.85, "ratio", over="head_dim", xs=widths),
         ]
+        if not inputs["windowed"].any():
+            free = [f for f in free if not f.name.startswith("window_")]
         kv = 2.0 * inputs["context"] * inputs["kv_heads"] * inputs["head_dim"] * element_bytes
         parts = (("context > 512, no window", (inputs["context"] / inputs["requests"] > 512) & (inputs["windowed"] == 0)),
                  ("KV beyond L2", kv > facts["l2_cache"]), ("windowed", inputs["windowed"] == 1),

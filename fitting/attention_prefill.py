@@ -13,15 +13,17 @@ from entry import fitted, scope, with_families
 from fit import Free
 
 VLLM = "vllm/0.24.0"
-KERNEL = {
-    "h100": ("vllm_flash_attn_fa3", "flash-attn/fa3"),
-    "h200": ("vllm_flash_attn_fa3", "flash-attn/fa3"),
-    "b200": ("vllm_flashinfer_trtllmprefill", "flashinfer/trtllm-gen-prefill"),
-}
-# Whether a tile holds the query heads of one KV head side by side (FlashAttention packs them, trtllm-gen prefill does not).
-PACKS_GROUP = {"h100": 1.0, "h200": 1.0, "b200": 0.0}
+# KV format -> (the table's name of the kernel, ours); a format absent was not measured.
+AMPERE = {"bf16": ("vllm_flash_attn", "flash-attn/fa2")}
+HOPPER = dict.fromkeys(("bf16", "fp8"), ("vllm_flash_attn_fa3", "flash-attn/fa3"))
+BLACKWELL = dict.fromkeys(("bf16", "fp8"), ("vllm_flashinfer_trtllmprefill", "flashinfer/trtllm-gen-prefill"))
+PCIE = {"bf16": ("vllm_flash_attn_fa2", "flash-attn/fa2"), "fp8": ("vllm_flashinfer_fiprefill", "flashinfer/fa2-prefill")}
+KERNELS = {"a100-sxm": AMPERE, "h100": HOPPER, "h200": HOPPER, "b200": BLACKWELL, "b300": BLACKWELL, "gb200-nvl72": BLACKWELL,
+           "gb300-nvl72": BLACKWELL, "l40s": PCIE, "rtx-pro-6000": PCIE}
+# Whether a tile holds the query heads of one KV head side by side.
+PACKS_GROUP = {"flash-attn/fa2": 0.0, "flash-attn/fa3": 1.0, "flashinfer/fa2-prefill": 1.0, "flashinfer/trtllm-gen-prefill": 0.0}
 HELD_GEOMETRIES = ((16, 2), (40, 8), (12, 1))
-FORMATS = (("bf16", "bfloat16", 2.0), ("fp8", "fp8", 1.0))
+FORMATS = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}      # the table's name, bytes of an element
 HEAD_DIMS = (64, 128)
 
 
@@ -40,31 +42,34 @@ def entries(chip, wheel, report):
 
 def measured(chip, wheel, report):
     facts = source.facts(chip)
-    kernel_source, kernel = KERNEL[chip]
     whole = wheel.table(chip, "attention", VLLM, "context_attention_perf")
     ratio = whole["num_heads"] / whole["num_key_value_heads"]
-    mine = (whole["kernel_source"] == kernel_source) & np.isin(whole["head_dim"], HEAD_DIMS) & (ratio >= 4) & (ratio <= 16)
+    mine = np.isin(whole["head_dim"], HEAD_DIMS) & (ratio >= 4) & (ratio <= 16)
     mine &= whole["isl"] >= 16   # a row of one token is decode
-    for tensor_format, dtype, element_bytes in FORMATS:
-        table = whole.where(mine & (whole["kv_cache_dtype"] == dtype))
+    for tensor_format, (kernel_source, kernel) in KERNELS[chip].items():
+        dtype, element_bytes = FORMATS[tensor_format]
+        table = whole.where(mine & (whole["kernel_source"] == kernel_source) & (whole["kv_cache_dtype"] == dtype))
+        widths = tuple(d for d in HEAD_DIMS if (table["head_dim"] == d).any())
         inputs = inputs_of(table, facts, element_bytes)
         geometry = inputs["query_heads"] * 1000 + inputs["kv_heads"]
         held = np.isin(geometry, [h * 1000 + kv for h, kv in HELD_GEOMETRIES])
         free = [
             Free("latency", "us", 12.0),
-            Free("tile_time", "us", 0.03, over="head_dim", xs=HEAD_DIMS),
-            Free("window_tile_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
-            Free("key_time", "us", 0.01, over="head_dim", xs=HEAD_DIMS),
-            Free("compute_efficiency", "ratio", 0.6, "ratio", over="head_dim", xs=HEAD_DIMS),
-            Free("memory_efficiency", "ratio", 0.7, "ratio", over="head_dim", xs=HEAD_DIMS),
+            Free("tile_time", "us", 0.03, over="head_dim", xs=widths),
+            Free("window_tile_time", "us", 0.01, over="head_dim", xs=widths),
+            Free("key_time", "us", 0.01, over="head_dim", xs=widths),
+            Free("compute_efficiency", "ratio", 0.6, "ratio", over="head_dim", xs=widths),
+            Free("memory_efficiency", "ratio", 0.7, "ratio", over="head_dim", xs=widths),
             Free("sharpness", "ratio", 2.0, "sharpness"),
         ]
+        if not inputs["window"].any():
+            free = [f for f in free if not f.name.startswith("window_")]
         new = inputs["new"]
         parts = (("new >= 512, no window", (new >= 512) & (inputs["window"] == 0)), ("new >= 512, rows = 1", (new >= 512) & (inputs["rows"] == 1)),
                  ("new < 512", new < 512), ("windowed", (inputs["window"] > 0) & (new > inputs["window"])))
         entry, _ = fitted(
             scope(f"{tensor_format}-{kernel.replace('/', '-')}", "attention.prefill", kernel, tensor_format), "attention_prefill",
-            chip, forms.attention_prefill, table, inputs, held, free, report, fixed={"packs_group": PACKS_GROUP[chip]}, clusters=geometry * 1000 + inputs["head_dim"],
+            chip, forms.attention_prefill, table, inputs, held, free, report, fixed={"packs_group": PACKS_GROUP[kernel]}, clusters=geometry * 1000 + inputs["head_dim"],
             ranges=("rows", "new", "cached", "kv_heads", "head_dim"), parts=parts,
         )
         yield entry

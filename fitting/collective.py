@@ -16,7 +16,11 @@ from entry import DEVICE_GRAPH, TABLE_RULE, any_kernel, scope, span
 from fit import summary
 from writer import rounded
 
-GROUPS = (2, 4, 8)
+GROUPS = (2, 4, 8, 16)
+SWITCHED = ("h100", "h200", "b200", "b300", "gb200-nvl72", "gb300-nvl72")     # symmetric memory and FlashInfer serve these alone
+# The chip whose rows stand for groups a chip's own tables lack: the same NVLink domain with the same links.
+SAME_DOMAIN = {"gb200-nvl72": "gb300-nvl72"}
+EVERYWHERE = ("vllm-csrc/custom-all-reduce", "nccl/all-reduce", "nccl/all-gather")
 MAX_RANGES, GAIN = 7, 0.015
 FUSED_RULE = (
     "the fused kernel is TensorRT-LLM's one- and two-shot all-reduce with the norm in its epilogue: TensorRT-LLM 1.3.0rc20's "
@@ -75,7 +79,19 @@ def ranges_of(size, time):
     for i, j in chosen[1]:
         latency, bandwidth, _ = cost[i, j]
         ranges.append([int(size[j - 1]) if j < n else None, rounded(latency), rounded(bandwidth)])
+    starts = [size[i] for i, _ in chosen[1][1:]]
+    for before, after, start in zip(ranges, ranges[1:], starts):
+        before[0] = int(meeting(before, after, start))
     return ranges
+
+
+def meeting(before, after, start):
+    """Where the range `before` ends. Between its last measured size and the next range's first, `start`, the next line may run below
+    it; then up to where the two lines meet."""
+    (end, latency, bandwidth), (_, next_latency, next_bandwidth) = before, after
+    steeper = 1.0 / next_bandwidth - 1.0 / bandwidth
+    meets = (latency - next_latency) / steeper if steeper > 0.0 else end
+    return meets if end < meets < start else end
 
 
 def any_group(entry):
@@ -83,13 +99,25 @@ def any_group(entry):
     return dict(any_kernel(entry), name=f"any-{entry['primitive'].rsplit('.', 1)[1].replace('_', '-')}")
 
 
+def rows_of(chip, wheel, framework, name, filters):
+    """A kernel's rows on one chip, by group."""
+    whole = wheel.table(chip, "comm", framework, name)
+    for column, value in filters.items():
+        whole = whole.where(whole[column] == value)
+    return {group: whole.where(whole["num_gpus"] == group) for group in GROUPS if (whole["num_gpus"] == group).any()}
+
+
 def entries(chip, wheel, report):
     for kernel, primitive, framework, name, filters, reason in TABLES:
-        whole = wheel.table(chip, "comm", framework, name)
-        for column, value in filters.items():
-            whole = whole.where(whole[column] == value)
-        for group in GROUPS:
-            table = whole.where(whole["num_gpus"] == group)
+        if chip not in SWITCHED and kernel not in EVERYWHERE:
+            continue
+        tables = rows_of(chip, wheel, framework, name, filters)
+        if chip in SAME_DOMAIN:
+            tables = rows_of(SAME_DOMAIN[chip], wheel, framework, name, filters) | tables
+        for group, table in sorted(tables.items()):
+            rule = table.reason(reason)
+            if table.chip != chip:
+                rule += f"; measured on the {table.chip}, whose NVLink domain is the same"
             order = np.argsort(table["message_size"])
             size, time = 2.0 * table["message_size"][order], table["latency_us"][order]
             held = np.arange(len(size)) % 3 == 1
@@ -104,7 +132,7 @@ def entries(chip, wheel, report):
                 scope(label, primitive, kernel, None, group), method="transferred", form="collective",
                 ranges=[{"up_to": a, "latency": b, "bandwidth": c} for a, b, c in ranges], range={"bytes": span(size)},
                 boundary=DEVICE_GRAPH, sources=[table.cite()],
-                fit=dict(rows=len(size), held_out=int(held.sum()), **summary(error)), reason=reason,
+                fit=dict(rows=len(size), held_out=int(held.sum()), **summary(error)), reason=rule,
             )
             yield entry
         if kernel in ("nccl/all-reduce", "nccl/all-gather"):

@@ -26,8 +26,8 @@ BYTES_KNOTS = (1e6, 1e7, 1e8, 1e9)
 
 
 def entries(chip, wheel, report):
-    facts = source.facts(chip)
     table = wheel.table(chip, "quantize", VLLM, "scale_matrix_perf")
+    facts = source.facts(table.chip)
     table = table.where((table["k"] >= WIDTHS[0]) & (table["k"] <= WIDTHS[1]))
     moved = 3.0 * table["m"].astype(float) * table["k"]
     inputs = {"bytes": moved, "bandwidth": facts["bandwidth"]}
@@ -36,8 +36,12 @@ def entries(chip, wheel, report):
         scope("fp8-quantise", "activation", "vllm-csrc/quantise", "fp8"), "elementwise", chip, forms.stream, table, inputs,
         np.isin(table["k"], HELD_DEPTHS), free, report, clusters=table["k"], ranges=("bytes",), reason=TABLE_RULE,
     )
+    rules = TABLE_RULE, NVFP4_RULE, RULE
+    if table.chip != chip:
+        rules = tuple(f"{rule}; measured on the {table.chip}, at the same share of bandwidth" for rule in rules)
+    entry["reason"] = rules[0]
     yield entry
-    yield dict(entry, name="nvfp4-quantise", format="nvfp4", reason=NVFP4_RULE)
+    yield dict(entry, name="nvfp4-quantise", format="nvfp4", reason=rules[1])
     for name, primitive in CARRIED:
         carried = {k: v for k, v in entry.items() if k not in ("kernel", "format")}
-        yield dict(carried, name=name, primitive=primitive, reason=RULE)
+        yield dict(carried, name=name, primitive=primitive, reason=rules[2])

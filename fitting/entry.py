@@ -18,23 +18,31 @@ class Report:
     """Rows of the held-out report, in the order they were fitted."""
 
     rows: list = field(default_factory=list)
+    fitted: set = field(default_factory=set)        # (family, chip) of this run
 
     def add(self, family, chip, kernel, part, error):
         size = np.abs(error)
         self.rows.append((family, chip, kernel, part, len(size), float(np.median(size)), float(np.percentile(size, 90)), float(np.median(error))))
 
-    def text(self):
-        """The report as a page: every entry's error on rows it was not fitted to, and by part of them."""
-        lines = [
+    def text(self, page, order):
+        """The report as a page: every entry's error on rows it was not fitted to, and by part of them. Of the families and chips
+        that this run did not fit (`order` lists all of both), the lines of the page as it was stay."""
+        lines = {place: [] for place in order}
+        for family, chip, kernel, part, rows, median, p90, bias in self.rows:
+            lines[family, chip].append(f"| {family} | {chip} | {kernel} | {part} | {rows} | {median:.1%} | {p90:.1%} | {bias:+.1%} |")
+        for line in page.splitlines():
+            place = tuple(line.split(" | ")[:2]) if line.startswith("| ") else ()
+            place = (place[0].removeprefix("| "), place[1]) if place else ()
+            if place in order and place not in self.fitted:
+                lines[place].append(line)
+        head = [
             "# Held-out errors", "",
             "Relative error of rounded coefficients; bias is the median signed error. `held out` and the parts below it are rows left out of",
             "that fit (`NOTES.md` says which); the registry then carries a fit of all rows, whose own error is the line `shipped fit`.",
             "Written by the fitting command.", "",
             "| family | chip | entry | part | rows | median | p90 | bias |", "|---|---|---|---|---:|---:|---:|---:|",
         ]
-        for family, chip, kernel, part, rows, median, p90, bias in self.rows:
-            lines.append(f"| {family} | {chip} | {kernel} | {part} | {rows} | {median:.1%} | {p90:.1%} | {bias:+.1%} |")
-        return "\n".join(lines) + "\n"
+        return "\n".join(head + [line for place in order for line in lines[place]]) + "\n"
 
 
 def span(values):
@@ -77,7 +85,7 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
         head, method=method, form=form_name or form.__name__, coefficients=coefficients, curves=curves,
         range={name: span(inputs[name]) for name in ranges}, boundary=DEVICE_GRAPH,
         sources=sources or [table.cite()],
-        fit=dict(rows=len(observed), held_out=int(held.sum()), **summary(error)), reason=reason,
+        fit=dict(rows=len(observed), held_out=int(held.sum()), **summary(error)), reason=table.reason(reason),
     )
     return entry, solution
 

@@ -5,6 +5,7 @@ How many experts a call touches is arithmetic, not a fit: exact for the tables' 
 power-law routing the mean over seeded draws of the same law (`routing`).
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +14,6 @@ import forms
 import source
 from entry import TABLE_RULE, fitted, scope, with_families
 from fit import Free
-from source import Table
 
 VLLM, SGLANG = "vllm/0.24.0", "sglang/0.5.14"
 HELD_WIDTH, HELD_TOKENS = 4, (96, 1536)
@@ -50,7 +50,37 @@ BLACKWELL = (
     ("marlin/moe", "mxfp4", VLLM, MARLIN, 64, MARLIN_RULE),
     ("marlin/moe", "int4_group32", VLLM, MARLIN[:1], 64, TABLE_RULE),
 )
-KERNELS = {"h100": HOPPER, "h200": HOPPER, "b200": BLACKWELL}
+MARLIN_SGLANG = (("sglang_marlin_moe", "int4_wo", "int4_group32"),)
+MARLIN_SGLANG_RULE = "the same Marlin kernel measured under SGLang 0.5.14; vLLM 0.24.0 has no rows of it on this chip"
+TRITON_SGLANG_RULE = "the Triton kernel of the same origin measured under SGLang 0.5.14; vLLM 0.24.0 has no rows of it on this chip"
+AMPERE_RULE = (
+    "the Triton kernel of the same origin measured under SGLang 0.5.14: vLLM's own rows agree within a few percent where both have a "
+    "shape, and have neither balanced routing nor most widths"
+)
+GPT_OSS_MARLIN = (("vllm_gptossmxfp4moe_marlin", "w4a16_mxfp4", "mxfp4"),)
+AMPERE = (
+    ("triton/fused-moe", "bf16", SGLANG, (("sglang_fused_moe_triton", "bfloat16", "bf16"),), 1, AMPERE_RULE),
+    ("marlin/moe", "int4_group32", SGLANG, MARLIN_SGLANG, 64, MARLIN_SGLANG_RULE),
+    ("marlin/moe", "mxfp4", SGLANG, MARLIN_SGLANG, 64, MARLIN_SGLANG_RULE + " and int4 experts stand for mxfp4 ones of the same stored bytes"),
+)
+ADA = (
+    ("triton/fused-moe", "bf16", VLLM, (("vllm_unquantizedfusedmoe_triton", "bfloat16", "bf16"),), 1, TABLE_RULE),
+    ("triton/fused-moe", "fp8", VLLM, (("vllm_modeloptfp8moe_triton", "fp8", "fp8"),), 1, TABLE_RULE),
+    ("triton/fused-moe", "fp8_block", VLLM, (("vllm_fp8moe_triton", "fp8_block", "fp8_block"),), 1, TABLE_RULE),
+    ("marlin/moe", "mxfp4", VLLM, GPT_OSS_MARLIN, 64, TABLE_RULE),
+    ("marlin/moe", "int4_group32", VLLM, MARLIN[:1], 64, TABLE_RULE),
+)
+WORKSTATION = (
+    ("flashinfer/cutlass-moe", "bf16", VLLM, (("vllm_unquantizedfusedmoe_flashinfer_cutlass", "bfloat16", "bf16"),), 1, TABLE_RULE),
+    ("flashinfer/cutlass-moe", "fp8", VLLM, (("vllm_modeloptfp8moe_flashinfer_cutlass", "fp8", "fp8"),), 1, TABLE_RULE),
+    ("flashinfer/cutlass-moe", "nvfp4", VLLM, (("vllm_compressedtensorsw4a4nvfp4moe_flashinfer_cutlass", "nvfp4", "nvfp4"),), 1, TABLE_RULE),
+    ("triton/fused-moe", "bf16", SGLANG, (("sglang_fused_moe_triton", "bfloat16", "bf16"),), 1, TRITON_SGLANG_RULE),
+    ("triton/fused-moe", "fp8_block", SGLANG, (("sglang_fused_moe_triton", "fp8_block", "fp8_block"),), 1, TRITON_SGLANG_RULE),
+    ("marlin/moe", "mxfp4", VLLM, GPT_OSS_MARLIN, 64, TABLE_RULE),
+    ("marlin/moe", "int4_group32", VLLM, MARLIN[:1], 64, TABLE_RULE),
+)
+KERNELS = {"a100-sxm": AMPERE, "h100": HOPPER, "h200": HOPPER, "b200": BLACKWELL, "b300": BLACKWELL, "gb200-nvl72": BLACKWELL,
+           "gb300-nvl72": BLACKWELL, "l40s": ADA, "rtx-pro-6000": WORKSTATION}
 
 
 def draw_counts(tokens, experts, topk, alpha, generator):
@@ -114,7 +144,7 @@ def rows_of(wheel, chip, framework, sources):
         part.columns["stored"] = np.full(len(part), BYTES[stored])
         tables.append(part)
     columns = {n: np.concatenate([t[n] for t in tables]) for n in tables[0].columns}
-    joined = Table(columns, whole.source, whole.path, whole.sha256)
+    joined = replace(whole, columns=columns)
     shape = list(zip(joined["hidden_size"].tolist(), joined["inter_size"].tolist()))
     joined.columns["ungated"] = np.array([float(s in UNGATED) for s in shape])
     return joined

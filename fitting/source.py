@@ -8,7 +8,7 @@ import hashlib
 import io
 import tomllib
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,8 @@ class Table:
     source: str
     path: str
     sha256: str
+    chip: str                # the chip it was measured on
+    restated: tuple          # the release asked for, and the one this chip's table has
 
     def __getitem__(self, name):
         return self.columns[name]
@@ -37,7 +39,11 @@ class Table:
 
     def where(self, mask):
         columns = {name: values[mask] for name, values in self.columns.items()}
-        return Table(columns, self.source, self.path, self.sha256)
+        return replace(self, columns=columns)
+
+    def reason(self, text):
+        """A reason written for the release the scripts ask for, in the words of this table's."""
+        return text.replace(*self.restated)
 
     def cite(self):
         return {"source": self.source, "table": self.path, "sha256": self.sha256, "rows": len(self)}
@@ -59,13 +65,17 @@ class Wheel:
 
     def table(self, chip, family, framework, name):
         """`family/framework/name` of one chip; `latency` (milliseconds there) becomes microseconds."""
-        path = f"{PINS['chips'][chip]}/{family}/{framework}/{name}"
+        chip = PINS["stand_ins"].get(chip, {}).get(family, chip)
+        software, release = framework.split("/")
+        own = PINS["releases"].get(chip, {}).get(f"{family}/{framework}", release)
+        path = f"{PINS['chips'][chip]}/{family}/{software}/{own}/{name}"
         if path not in self._cache:
             raw = self._zip.read(f"{self._root}/{path}.parquet")
             data = parquet.read_table(io.BytesIO(raw))
             columns = {c: np.array(data[c].to_pylist()) for c in data.column_names}
             columns["latency_us"] = columns.pop("latency") * 1e3
-            self._cache[path] = Table(columns, self._source, path, hashlib.sha256(raw).hexdigest())
+            columns.setdefault("window_size", np.zeros(len(data), int))      # older attention tables have full attention alone
+            self._cache[path] = Table(columns, self._source, path, hashlib.sha256(raw).hexdigest(), chip, (release, own))
         return self._cache[path]
 
 

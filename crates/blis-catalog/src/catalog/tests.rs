@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use blis_contracts::format::FormatName;
+
 use super::*;
 use crate::write_graph;
 
@@ -45,7 +47,7 @@ fn embedded_text(path: &str) -> &'static str {
 fn the_embedded_copy_is_valid_as_a_whole_and_its_names_are_those_of_the_graphs() {
     let catalog = Catalog::embedded();
     assert_eq!(catalog.check_whole().unwrap(), catalog.names);
-    assert!(catalog.models().count() >= 11 && catalog.chips().count() >= 3);
+    assert!(catalog.models().count() >= 11 && catalog.chips().count() >= 9);
 }
 
 #[test]
@@ -185,8 +187,30 @@ fn peaks_of_the_chips_are_dense_and_double_with_each_halving_of_the_width() {
     let catalog = Catalog::embedded();
     for name in catalog.chips() {
         let chip = catalog.chip(name).unwrap();
-        let peak = |format| chip.peak[&format].value.get();
-        let ratio = peak(blis_contracts::format::FormatName::Fp8) / peak(blis_contracts::format::FormatName::Bf16);
-        assert!((1.99..=2.01).contains(&ratio), "{name}: {ratio}");
+        let peak = |format| chip.peak.get(&format).map(|peak| peak.value.get());
+        let bf16 = peak(FormatName::Bf16).unwrap();
+        let ratio = peak(FormatName::Fp8).map_or(2.0, |fp8| fp8 / bf16);
+        assert!((1.99..=2.03).contains(&ratio), "{name}: {ratio}");
+        let ratio = peak(FormatName::Nvfp4).map_or(4.0, |nvfp4| nvfp4 / bf16);
+        let ultra = chip.compute_capability.value == (10, 3);
+        assert!(if ultra { (6.0..=6.3).contains(&ratio) } else { (3.99..=4.01).contains(&ratio) }, "{name}: {ratio}");
     }
+}
+
+#[test]
+fn a_domain_of_links_holds_whole_nodes_and_its_links_are_no_slower_than_those_to_the_host() {
+    let catalog = Catalog::embedded();
+    for name in catalog.chips() {
+        let chip = catalog.chip(name).unwrap();
+        assert!(chip.gpus_per_domain.value.is_multiple_of(chip.gpus_per_node.value), "{name}");
+        assert!(chip.link_bandwidth.value.get() >= chip.host_bandwidth.value.get(), "{name}");
+    }
+}
+
+#[test]
+fn a_sparse_rate_is_refused_at_four_bits_too() {
+    let chip = "hardware/b200.yaml";
+    let text = embedded_text(chip).replacen("value: 9000000000000000", "value: 18000000000000000", 1);
+    let refusal = Scratch::copy("sparse", &[(chip, &text)]).refusal();
+    assert!(refusal.contains("peak.mxfp4.value: 18000000000000000 is more than the width of mxfp4"), "{refusal}");
 }

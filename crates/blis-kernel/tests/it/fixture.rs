@@ -15,14 +15,15 @@ use blis_kernel::{CostModel, RoutingBalance};
 use blis_registry::Registry;
 
 /// The chips the shipped registry covers.
-pub(crate) const CHIPS: [&str; 3] = ["h100", "h200", "b200"];
+pub(crate) const CHIPS: [&str; 9] =
+    ["a100-sxm", "b200", "b300", "gb200-nvl72", "gb300-nvl72", "h100", "h200", "l40s", "rtx-pro-6000"];
 
 /// A chip as the shipped catalog states it.
 pub(crate) fn chip(name: &str) -> Chip {
     Catalog::embedded().chip(name).expect("the shipped catalog has the chip")
 }
 
-static MODELS: LazyLock<[CostModel; 3]> = LazyLock::new(|| {
+static MODELS: LazyLock<[CostModel; 9]> = LazyLock::new(|| {
     let registry = Registry::embedded();
     CHIPS.map(|name| CostModel::new(&chip(name), registry.chip(name).expect("the shipped registry is valid"), RoutingBalance::Uniform))
 });
@@ -49,12 +50,11 @@ fn attention(kv_group: u32, window: u32) -> PrimitiveShape {
 
 /// A mixture of experts with alternating windows on four ranks, as an engine would lower it: one of everything that is priced.
 pub(crate) fn mixture(hardware: &str) -> PoolPlan {
-    let attention_kernel = if hardware == "b200" {
-        ("flashinfer/trtllm-gen-prefill", "flashinfer/trtllm-gen-decode")
-    } else {
-        ("flash-attn/fa3", "flash-attn/fa3")
+    let (attention_kernel, experts) = match chip(hardware).compute_capability.value {
+        (9, 0) => (("flash-attn/fa3", "flash-attn/fa3"), "openai-triton/mxfp4"),
+        (10, _) => (("flashinfer/trtllm-gen-prefill", "flashinfer/trtllm-gen-decode"), "flashinfer/trtllm-gen-moe"),
+        _ => (("flash-attn/fa2", "flash-attn/fa2"), "marlin/moe"),
     };
-    let experts = if hardware == "b200" { "flashinfer/trtllm-gen-moe" } else { "openai-triton/mxfp4" };
     let mxfp4 = MatmulFormat { weights: FormatName::Mxfp4, activations: FormatName::Bf16 };
     let stream = |bytes_per_row| PrimitiveShape::Stream { bytes_per_row };
     let reduce = PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 2880 };

@@ -129,18 +129,26 @@ fn more_rows_never_cost_less_at_a_fixed_kernel() {
 /// Up to here every kernel exchanges in one shot whatever the group; beyond it, groups of different size run different algorithms.
 const ONE_SHOT_BYTES: u64 = 256 << 10;
 
+/// How far below the narrower group's a price may lie: both are fitted, and exchanges of a few kilobytes differ by less than the
+/// measurements scatter.
+const FALL_OVER_GROUPS: f64 = 0.05;
+
 #[test]
 fn a_collective_is_never_faster_over_a_larger_group_by_the_same_algorithm() {
     const BYTES_PER_ROW: u64 = 5_760;
     for name in CHIPS {
+        // A group of several nodes runs yet another algorithm.
+        let node = chip(name).gpus_per_node.value;
         for kernel in ["vllm-csrc/custom-all-reduce", "flashinfer/fused-all-reduce-norm"] {
-            let mut plans = [2, 4, 8].map(|group| {
+            let plan = |group| {
                 let shape = PrimitiveShape::Collective { group, bytes_per_row: BYTES_PER_ROW };
                 compiled(name, &layer(0, Primitive::AllReduce, kernel, shape, RowSet::Tokens))
-            });
+            };
+            let mut plans: Vec<_> = [2, 4, 8].into_iter().filter(|&group| group <= node).map(plan).collect();
             for rows in ROWS.into_iter().filter(|&rows| u64::from(rows) * BYTES_PER_ROW <= ONE_SHOT_BYTES) {
-                let prices = plans.each_mut().map(|plan| microseconds(plan, rows));
-                assert!(prices.is_sorted(), "{name} {kernel} over {rows} rows: {prices:?}");
+                let prices: Vec<f64> = plans.iter_mut().map(|plan| microseconds(plan, rows)).collect();
+                let holds = prices.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - FALL_OVER_GROUPS));
+                assert!(holds, "{name} {kernel} over {rows} rows: {prices:?}");
             }
         }
     }
