@@ -221,9 +221,8 @@ fn windows(keys: &Keys<'_>, family: &Family, layers: u32) -> Result<Vec<Option<u
         0
     };
     let pattern = if family.window == WindowRule::Pattern { keys.small("sliding_window_pattern")? } else { None };
-    let types = keys.texts("layer_types")?;
-    if !types.is_empty() {
-        return layer_types(keys, &types, window, layers);
+    if keys.any("layer_types").is_some() {
+        return layer_types(keys, &keys.texts("layer_types")?, window, layers);
     }
     match family.window {
         WindowRule::Full | WindowRule::Every => unreachable!("handled above"),

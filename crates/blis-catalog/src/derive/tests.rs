@@ -137,6 +137,9 @@ fn windows_follow_the_rule_of_the_architecture() {
     assert_eq!(of("Gemma3ForCausalLM", "gemma3_text", &[window, ("sliding_window_pattern", "2")]), [near, full, near, full]);
     let listed = r#"["full_attention", "sliding_attention", "full_attention", "full_attention"]"#;
     assert_eq!(of("Gemma3ForCausalLM", "gemma3_text", &[window, ("layer_types", listed)]), [full, near, full, full]);
+    let none_listed = config("Gemma3ForCausalLM", "gemma3_text", &[window, ("layer_types", "[]")]);
+    let refused = derive_from(none_listed, Vec::new()).unwrap_err().to_string();
+    assert!(refused.contains("layer_types") && refused.contains("one entry for each of the 4 layers"), "{refused}");
 }
 
 #[test]
