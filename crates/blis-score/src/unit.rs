@@ -3,11 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::jsonl::{Input, InputError, Numbered};
 
 /// One sweep. Fields that identify a measurement without describing how it was run are carried, not read.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -58,55 +60,28 @@ pub struct UnitClient {
     pub warmups: String,
 }
 
-/// A unit file that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum UnitError {
-    /// The file itself.
-    #[error("{}: {error}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// One of its lines.
-    #[error("{}:{line}: {message}", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-        /// What is wrong.
-        message: String,
-    },
-}
-
 /// Reads every unit of a file.
-pub fn read_units(path: &Path) -> Result<Vec<Unit>, UnitError> {
-    let text = std::fs::read_to_string(path).map_err(|error| UnitError::File { path: path.to_owned(), error })?;
-    parse_units(path, &text)
+pub fn read_units(path: &Path) -> Result<Vec<Unit>, InputError> {
+    units(&Input::open(path)?)
 }
 
-/// Reads every unit of a text, refusing lines that are no unit and sweeps stated twice. `path` is what messages call the text.
-pub fn parse_units(path: impl AsRef<Path>, text: &str) -> Result<Vec<Unit>, UnitError> {
-    let path = path.as_ref();
+/// Reads every unit of a text. `name` is what messages call the text.
+pub fn parse_units(name: &str, text: &str) -> Result<Vec<Unit>, InputError> {
+    units(&Input::of(name, text))
+}
+
+/// Every line as a unit, refusing sweeps stated twice.
+fn units(input: &Input) -> Result<Vec<Unit>, InputError> {
     let mut units: Vec<Unit> = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let at = |message: String| UnitError::Line { path: path.to_owned(), line: number + 1, message };
-        let unit: Unit = serde_json::from_str(line).map_err(|error| at(error.to_string()))?;
+    for Numbered { line, value: unit } in input.lines::<Unit>("a unit")? {
         if unit.concurrency.is_empty() || unit.concurrency.contains(&0) {
-            return Err(at(format!(
-                "{} {}: concurrency must list numbers above 0, found {:?}",
-                unit.scenario, unit.label, unit.concurrency
-            )));
+            let Unit { scenario, label, concurrency, .. } = &unit;
+            return Err(input.at(line, format!("{scenario} {label}: concurrency must list numbers above 0, found {concurrency:?}")));
         }
         if units.iter().any(|other| (&other.scenario, &other.label) == (&unit.scenario, &unit.label)) {
-            return Err(at(format!("{} {} stands on an earlier line too", unit.scenario, unit.label)));
+            return Err(input.at(line, format!("{} {} stands on an earlier line too", unit.scenario, unit.label)));
         }
         units.push(unit);
-    }
-    if units.is_empty() {
-        return Err(UnitError::Line { path: path.to_owned(), line: 1, message: "the file holds no unit".to_owned() });
     }
     Ok(units)
 }

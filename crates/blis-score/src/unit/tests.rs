@@ -12,13 +12,19 @@ fn refusal(text: &str) -> String {
 fn a_line_that_is_no_unit_is_refused_by_its_number() {
     let second = |line: &str| refusal(&format!("{UNIT}\n{line}\n"));
     assert!(second(&UNIT[..60]).starts_with("units.jsonl:2: EOF"));
+    assert_eq!(
+        refusal(&format!("{UNIT}\n{}", &UNIT[..60])),
+        "units.jsonl:2: the last line is cut short: the file was not written to its end"
+    );
+    assert_eq!(second(""), "units.jsonl:2: an empty line; every line is one object");
+    assert_eq!(second("3"), "units.jsonl:2: not a unit: invalid type: integer `3`, expected struct Unit (column 1)");
     assert_eq!(second(UNIT), "units.jsonl:2: s 1k1k stands on an earlier line too");
     assert_eq!(
         second(&UNIT.replace("\"s\"", "\"t\"").replace("[1]", "[4,0]")),
         "units.jsonl:2: t 1k1k: concurrency must list numbers above 0, found [4, 0]"
     );
     assert!(second(&UNIT.replace("\"gpu\":\"h100\",", "")).contains("missing field `gpu`"));
-    assert_eq!(refusal(""), "units.jsonl:1: the file holds no unit");
+    assert_eq!(refusal(""), "units.jsonl:1: the file is empty");
 }
 
 #[test]

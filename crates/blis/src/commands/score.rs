@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use blis_score::predict::predict;
-use blis_score::unit::{UnitError, read_units};
+use blis_score::unit::read_units;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -45,6 +45,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         Command::Compare(args) => compare::run(args),
         Command::Predict { units, out, jobs } => {
             interrupt::watch();
+            if let Some(out) = out.as_ref().filter(|out| same_file(out, units)) {
+                return Err(Failure::input(format!("--out {}: would overwrite the units", out.display()), None));
+            }
             let cannot_write = |path: &Path, error| Failure::input(format!("--out {}: cannot be written: {error}", path.display()), None);
             let file = out.as_ref().map(|path| PendingFile::create(path).map_err(|error| cannot_write(path, error))).transpose()?;
             let lines = predictions(units, jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get))?;
@@ -56,9 +59,14 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
 }
 
+/// Whether both paths lead to one file that exists.
+fn same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 /// The predictions, one JSON object a line.
 fn predictions(units: &Path, jobs: usize) -> Result<String, Failure> {
-    let units = read_units(units).map_err(|error: UnitError| Failure::input(error.to_string(), None))?;
+    let units = read_units(units).map_err(|error| Failure::input(error.to_string(), None))?;
     let points = units.iter().map(|unit| unit.concurrency.len()).sum::<usize>();
     let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} points, {eta} left");
     let bar = ProgressBar::new(points as u64).with_style(style.expect("the template names keys that indicatif has"));

@@ -44,6 +44,15 @@ fn what_is_predicted_can_be_compared_and_shown() {
 }
 
 #[test]
+fn predictions_never_overwrite_their_units() {
+    let bench = bench("predict_over_units");
+    let output = bench.blis(&["score", "predict", "units.jsonl", "--out", "./units.jsonl"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "error: --out ./units.jsonl: would overwrite the units\n");
+    assert_eq!(bench.read("units.jsonl"), SWEEP);
+}
+
+#[test]
 fn a_file_cut_short_is_refused_by_its_line_and_leaves_nothing() {
     let bench = bench("compare_cut");
     let whole = bench.read("predictions.jsonl");
