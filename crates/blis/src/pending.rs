@@ -17,6 +17,9 @@ pub(crate) struct PendingFile {
 impl PendingFile {
     /// Starts a file that will lie at `place`.
     pub(crate) fn create(place: &Path) -> io::Result<Self> {
+        if place.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
         let mut name = place.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?.to_owned();
         name.push(".partial");
         let partial = place.with_file_name(name);
@@ -56,6 +59,15 @@ impl Drop for PendingFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_no_place_for_a_file_and_that_shows_at_once() {
+        let folder = std::env::temp_dir().join(format!("blis-pending-folder-{}", std::process::id()));
+        fs::create_dir_all(folder.join("requests.csv")).unwrap();
+        assert_eq!(PendingFile::create(&folder.join("requests.csv")).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_file_is_whole_or_absent() {

@@ -119,6 +119,9 @@ fn limit(text: &str, metric: Metric) -> Result<f64, String> {
         number.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| format!("`{text}` is not a number with a unit"))?;
     let wanted = metric.definition().unit;
     let of_metric = || UNITS.iter().filter(|(_, of, _)| *of == wanted);
+    if wanted == "ratio" && unit.is_empty() && value > 1.0 {
+        return Err(format!("{} is a share, at most 1; write `{number}%` if a percentage is meant", metric.definition().id));
+    }
     if let Some((_, _, factor)) = of_metric().find(|(name, _, _)| *name == unit) {
         return Ok(value * factor);
     }
@@ -146,6 +149,12 @@ mod tests {
         for (text, expected) in limits.iter().zip(expected) {
             assert!((limit_of(text) - expected).abs() < 1e-9, "{text}");
         }
+    }
+
+    #[test]
+    fn a_share_above_one_is_a_percentage_without_its_sign() {
+        assert_eq!(refusal("kv_utilisation.mean>50"), "kv_utilisation is a share, at most 1; write `50%` if a percentage is meant");
+        assert!((limit_of("kv_utilisation.mean>1") - 1.0).abs() < 1e-12);
     }
 
     #[test]
