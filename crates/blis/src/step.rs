@@ -7,7 +7,10 @@ use std::str::FromStr;
 
 use blis_contracts::step::{PrefillRow, RankStep};
 use blis_contracts::strict::did_you_mean;
+use blis_report::quantity::count;
+use blis_vllm::config::Setting;
 use blis_vllm::cudagraph::CudaGraphs;
+use blis_vllm::sched::scheduler::SchedulerConfig;
 
 /// The most requests one part may state, and the most tokens of a request.
 const MAX: u32 = 10_000_000;
@@ -31,6 +34,22 @@ impl StepText {
         rank.launch = dispatch.launch;
         rank.padded_tokens = dispatch.padded_tokens;
         rank
+    }
+
+    /// Why an engine with this scheduler never forms the step; none where it may.
+    pub(crate) fn beyond(&self, scheduler: &SchedulerConfig) -> Option<String> {
+        let requests = (self.decode.len() + self.prefill.len()) as u64;
+        let tokens = self.decode.len() as u64 + self.prefill.iter().map(|row| u64::from(row.query)).sum::<u64>();
+        let decoded = self.decode.iter().map(|context| u64::from(*context) + 1);
+        let longest = decoded.chain(self.prefill.iter().map(|row| u64::from(row.context) + u64::from(row.query))).max();
+        let limits = [
+            (requests, "requests", scheduler.max_num_active_seqs, Setting::MaxNumActiveSeqs),
+            (tokens, "tokens", scheduler.max_num_scheduled_tokens, Setting::MaxNumScheduledTokens),
+            (longest.unwrap_or(0), "tokens in one request", scheduler.max_model_len, Setting::MaxModelLen),
+        ];
+        let (amount, what, limit, setting) = limits.into_iter().find(|(amount, _, limit, _)| *amount > u64::from(*limit))?;
+        let (amount, limit) = (count(amount), count(limit.into()));
+        Some(format!("This engine never forms the step: it has {amount} {what}, and {} is {limit}.\n", setting.key()))
     }
 }
 

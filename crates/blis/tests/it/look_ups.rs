@@ -78,3 +78,13 @@ fn the_version_names_release_data_and_generator() {
 fn metrics_are_defined() {
     assert!(stdout("metrics", &["metrics"]).contains("queue_delay"));
 }
+
+#[test]
+fn a_step_that_the_engine_never_forms_is_priced_and_said_to_be_one() {
+    let said = |step: &str| stdout("step_beyond", &["explain", "scenario.yaml", "--step", step]);
+    let never = "This engine never forms the step: it has ";
+    assert!(!said("decode=1024@4095").contains(never));
+    assert!(said("decode=1025@1000").contains(&format!("{never}1,025 requests, and max_num_active_seqs is 1,024.")));
+    assert!(said("prefill=8193@0").contains(&format!("{never}8,193 tokens, and max_num_scheduled_tokens is 8,192.")));
+    assert!(said("decode=1@4096").contains(&format!("{never}4,097 tokens in one request, and max_model_len is 4,096.")));
+}
