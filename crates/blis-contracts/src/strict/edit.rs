@@ -25,6 +25,9 @@ impl Document {
             return Err(DocumentError::whole(source, "an edit has the form `path=value`"));
         };
         let steps = steps(path.trim()).map_err(|message| DocumentError::whole(&source, message))?;
+        if text.trim().is_empty() {
+            return Err(DocumentError::whole(source, "there is no value after `=`").with_hint("write `null` or `\"\"` if nothing is meant"));
+        }
         let mut node = parse::parse(&source, SourceId::new(self.sources.len()), text.as_bytes(), LineEndings::Lf)?;
         if node.span.end.line != 1 || text.trim().chars().count() + leading(text) != node.span.end.column as usize - 1 {
             return Err(DocumentError::whole(source, "the value has something after it").with_hint("quote it if that is part of the text"));

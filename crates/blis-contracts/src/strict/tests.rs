@@ -236,7 +236,7 @@ fn an_edit_that_leads_nowhere_says_where_it_stops() {
     check("pools[0].name.x=1", "pools[0].name: `pools[0].name` is the text \"serve\", not a map");
     check("pools[0.x=1", "the path `pools[0.x` is malformed; write keys with dots and items in brackets, as in `pools[0].replicas`");
     check("pools", "an edit has the form `path=value`");
-    check("seed=", "the document is empty");
+    check("seed=", "there is no value after `=`\n  hint: write `null` or `\"\"` if nothing is meant");
     check("seed=1 # one", "the value has something after it\n  hint: quote it if that is part of the text");
 }
 
