@@ -24,6 +24,21 @@ impl SimTime {
     /// The start of every run.
     pub const ZERO: Self = Self(0);
 
+    /// The first instant that no run reaches: 285 years after the start. What would be later is here, and a run that comes here fails.
+    pub const BEYOND: Self = Self(9_000_000_000_000_000);
+
+    /// The instant `seconds` after the start, rounded half up to microseconds; [`Self::BEYOND`] where it is as late or later.
+    ///
+    /// Panics on a negative number or none at all.
+    pub fn from_seconds(seconds: f64) -> Self {
+        let nanoseconds = seconds * 1e9;
+        // A microsecond less, so that rounding does not reach the bound.
+        if nanoseconds >= (Self::BEYOND.0 - 1) as f64 * 1e3 {
+            return Self::BEYOND;
+        }
+        Self(SimDuration::from_nanoseconds(nanoseconds).as_micros())
+    }
+
     /// The instant `microseconds` after the start.
     pub const fn from_micros(microseconds: u64) -> Self {
         Self(microseconds)

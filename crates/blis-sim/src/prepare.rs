@@ -7,9 +7,9 @@ use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::scenario::{EngineChoice, Pool, Scenario};
 use blis_contracts::strict::{Problem, did_you_mean};
 use blis_kernel::{CostModel, PricedEnvironment, RoutingBalance};
-use blis_vllm::config::{Launch, Stated, read};
+use blis_vllm::config::{ConfigError, Launch, Place, Stated, read};
 use blis_vllm::engine::VllmEngine;
-use blis_vllm::startup::{KvPool, Site, start};
+use blis_vllm::startup::{KvPool, Site, StartError, start};
 
 use crate::simulation::SimulationError;
 use crate::world::World;
@@ -47,6 +47,8 @@ impl From<SimulationError> for RunError {
     fn from(error: SimulationError) -> Self {
         match error {
             SimulationError::NothingArrives { .. } => Self::Scenario(Problem::new("frame.stop.horizon_s", error.to_string())),
+            SimulationError::NothingMeasured { .. } => Self::Scenario(Problem::new("frame", error.to_string())),
+            SimulationError::TooLong { .. } => Self::Scenario(Problem::new("frame.stop", error.to_string())),
             SimulationError::NoRequests => Self::Scenario(Problem::new("workload", error.to_string())),
             SimulationError::Stalled { .. } | SimulationError::Livelock { .. } => Self::Simulation(error),
         }
@@ -81,7 +83,7 @@ pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError>
     let pool = &scenario.pools[0];
     let choice = scenario.engine_of(pool);
     let at = |path: &str, message: String| RunError::Scenario(Problem::new(path, message));
-    check_engine(choice, if pool.engine.is_some() { "pools[0].engine" } else { "engine" })?;
+    check_engine(choice, engine_path(pool))?;
     let group = scenario.group_of(pool).expect("a validated pool names its group");
     let group_path = scenario.cluster.path_of(&group.name);
     let hardware_path = format!("{group_path}.hardware");
@@ -102,7 +104,15 @@ pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError>
     let site = Site { model: &graph.name.clone(), hardware: &group.hardware, gpus: packaging.gpus_per_node };
     let model = CostModel::new(&chip, coefficients, ROUTING);
     let mut environment = PricedEnvironment::new(graph, chip, model);
-    let started = start(&stated, site, &mut environment).map_err(|error| at(launch_path, error.to_string()))?;
+    let started = start(&stated, site, &mut environment).map_err(|error| match &error {
+        StartError::Config(refusal) => refused_line(pool, refusal),
+        StartError::Lowering(_)
+        | StartError::Environment(_)
+        | StartError::WeightsDoNotFit { .. }
+        | StartError::BudgetExceedsFree { .. }
+        | StartError::Setting(_)
+        | StartError::Kv(_) => at(launch_path, error.to_string()),
+    })?;
     Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
 }
 
@@ -130,7 +140,21 @@ fn stated(pool: &Pool, choice: &EngineChoice) -> Result<Stated, RunError> {
     let args = pool.args.as_ref().map(|args| args.clone().into_iter().collect());
     let env: Vec<(String, String)> = pool.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let launch = Launch { command: pool.command.as_deref(), args: args.as_ref(), env: &env, written_for: choice.written_for.as_deref() };
-    read(launch).map_err(|error| RunError::Scenario(Problem::new(launch_path(pool), error.to_string())))
+    read(launch).map_err(|error| refused_line(pool, &error))
+}
+
+/// A refusal of the launch line, at the part of the pool it is about.
+fn refused_line(pool: &Pool, error: &ConfigError) -> RunError {
+    let path = match error.place() {
+        Place::Variable(name) if pool.env.contains_key(name) => format!("pools[0].env.{name}"),
+        Place::WrittenFor => format!("{}.written_for", engine_path(pool)),
+        Place::Variable(_) | Place::Line => launch_path(pool).to_owned(),
+    };
+    RunError::Scenario(Problem::new(path, error.to_string()))
+}
+
+fn engine_path(pool: &Pool) -> &'static str {
+    if pool.engine.is_some() { "pools[0].engine" } else { "engine" }
 }
 
 fn launch_path(pool: &Pool) -> &'static str {

@@ -6,8 +6,9 @@ use blis_contracts::fate::Fate;
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::{Method, ResolvedSetting};
 use blis_contracts::result::{Binds, FrameRecord, Inputs, KvFigures, Limit, PriceProvenance, ResultKind, RunResult, TokenTotals, Versions};
-use blis_contracts::scenario::Scenario;
+use blis_contracts::scenario::{Scenario, Workload};
 use blis_kernel::PriceTotals;
+use blis_vllm::config::{SchedulingPolicy, Setting};
 use blis_vllm::startup::KvPool;
 use indexmap::IndexMap;
 
@@ -35,7 +36,7 @@ pub(crate) struct Finished {
 pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, finished: Finished) -> RunResult {
     let pool = scenario.pools[0].name.clone();
     let prices = provenance(&finished.prices);
-    let warnings = warnings(&finished, &prices);
+    let warnings = warnings(scenario, &finished, &prices);
     let Finished { outcome, plan, settings, notes, kv, usable_blocks, .. } = finished;
     let tally = &outcome.tally;
     RunResult {
@@ -130,7 +131,7 @@ fn provenance(prices: &PriceTotals) -> PriceProvenance {
     }
 }
 
-fn warnings(finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
+fn warnings(scenario: &Scenario, finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
     let mut warnings = Vec::new();
     if prices.extrapolated > EXTRAPOLATION_WARNING {
         warnings
@@ -146,5 +147,16 @@ fn warnings(finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
     if finished.memory.unexplained.get() > 0 {
         warnings.push(format!("{} bytes of each rank's memory are not explained by any term", finished.memory.unexplained.get()));
     }
+    warnings.extend(unread_priorities(scenario, &finished.settings));
     warnings
+}
+
+/// A warning where clients state priorities and the engine's policy does not look at them.
+fn unread_priorities(scenario: &Scenario, settings: &[ResolvedSetting]) -> Option<String> {
+    let Workload::Clients(workload) = &scenario.workload else { return None };
+    let stated: Vec<&str> = workload.clients.iter().filter(|client| client.priority != 0).map(|client| client.id.as_str()).collect();
+    let policy = settings.iter().find(|setting| setting.name == Setting::SchedulingPolicy.key())?;
+    let read = policy.value == SchedulingPolicy::Priority.as_str();
+    (!stated.is_empty() && !read)
+        .then(|| format!("the priority of {} has no effect, because {} is {}", stated.join(", "), policy.name, policy.value))
 }

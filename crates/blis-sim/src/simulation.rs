@@ -103,6 +103,29 @@ pub enum SimulationError {
     /// The workload sends nothing.
     #[error("no client sends any request")]
     NoRequests,
+    /// The frame ends before any request that counts is sent.
+    #[error(
+        "no request is measured: the run ends at {end}, when {sent} requests had been sent, {warm_up} of them to warm up, and `discard_first` is {discard_first}"
+    )]
+    NothingMeasured {
+        /// When the run ended.
+        end: SimTime,
+        /// Requests sent, warm-up included.
+        sent: u64,
+        /// Requests sent to warm up.
+        warm_up: u64,
+        /// Requests after them that no figure counts.
+        discard_first: u64,
+    },
+    /// The clock has no room for what is to come.
+    #[error(
+        "the run passes {} of simulated time, the most there is, when {sent} requests have been sent; state a horizon, or let requests follow sooner",
+        SimTime::BEYOND
+    )]
+    TooLong {
+        /// Requests sent, warm-up not counted.
+        sent: u64,
+    },
     /// Requests wait, and nothing will ever happen.
     #[error("no progress from {now} on: {waiting} requests wait and no event is due")]
     Stalled {
@@ -214,6 +237,9 @@ impl<'a> Simulation<'a> {
         while let Some((time, event)) = self.calendar.next() {
             if self.frame.horizon.is_some_and(|horizon| time > horizon) {
                 break;
+            }
+            if time >= SimTime::BEYOND {
+                return Err(SimulationError::TooLong { sent: self.sent });
             }
             debug_assert!(now <= time, "simulated time went back from {now} to {time}");
             now = time;
@@ -361,16 +387,19 @@ impl<'a> Simulation<'a> {
         if !in_flight.is_empty() && !stopped_early {
             return Err(SimulationError::Stalled { now: last, waiting: in_flight.len() as u64 });
         }
+        let sent: u64 = self.sources.iter().map(|source| source.sent()).sum();
+        let Some((window_start, window_end)) = self.window else {
+            let discard_first = self.frame.discard_first;
+            return Err(SimulationError::NothingMeasured { end, sent, warm_up: sent - self.sent, discard_first });
+        };
         let unfinished_measured = in_flight.iter().any(|live| live.measured);
         for live in in_flight {
             let fate = if live.scheduled.is_some() { Fate::InFlightAtHorizon } else { Fate::QueuedAtHorizon };
             self.close(live, fate);
         }
         self.tally.add_not_started(self.never_sent());
-        let sent: u64 = self.sources.iter().map(|source| source.sent()).sum();
         let not_started = self.tally.fates.get(&Fate::NotStarted).copied().unwrap_or(0);
         assert_eq!(sent + not_started, self.tally.total(), "every request the workload generated has one fate");
-        let (window_start, window_end) = self.window.unwrap_or((end, end));
         let window_end = if unfinished_measured { end } else { window_end };
         Ok(Outcome {
             window_start,

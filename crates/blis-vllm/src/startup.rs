@@ -15,7 +15,7 @@ use blis_contracts::provenance::{ResolvedSetting, SettingSource};
 use blis_contracts::units::{Blocks, BytesPerRank};
 
 use crate::config::{ConfigError, Explained, Machine, Resolved, Source, Stated, resolve};
-use crate::engine::settings::{SettingTooLarge, cuda_graphs, queue_limits, scheduler_config, sizing_input};
+use crate::engine::settings::{SettingTooLarge, check_counts, cuda_graphs, queue_limits, scheduler_config, sizing_input};
 use crate::engine::{EngineParts, VllmEngine};
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
 use crate::lowering::{LoweringError, kv_layers, lower};
@@ -126,11 +126,12 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     let graph = environment.graph(site.model)?.clone();
     let chip = environment.chip(site.hardware)?.clone();
     let resolved = resolve(stated, Machine { model: &graph, chip: &chip, gpus: site.gpus })?;
+    check_counts(&resolved)?;
     let mut plan = lower(&graph, &resolved, &chip)?;
     let memory = environment.memory(&plan)?;
     let budget = budget(&resolved, &chip, &memory)?;
     let layers = kv_layers(&graph, &resolved, &chip)?;
-    let sized = size(&sizing_input(&resolved, layers, budget.available)?)?;
+    let sized = size(&sizing_input(&resolved, layers, budget.available, budget.allocatable)?)?;
     let kv = kv_pool(&resolved, &chip, &budget, &sized);
     fill_kv(&mut plan, &kv);
     let plan_id = environment.compile(&plan)?;
@@ -150,6 +151,8 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
 struct Budget {
     requested: Option<u64>,
     available: u64,
+    /// What the device has free once weights and buffers are loaded.
+    allocatable: u64,
 }
 
 fn budget(resolved: &Resolved, chip: &Chip, memory: &MemoryBreakdown) -> Result<Budget, StartError> {
@@ -159,7 +162,9 @@ fn budget(resolved: &Resolved, chip: &Chip, memory: &MemoryBreakdown) -> Result<
     let resident = memory.weights.get() + memory.buffers.get();
     let cache = &resolved.cache;
     if let Some(available) = cache.kv_cache_memory_bytes {
-        return Ok(Budget { requested: None, available });
+        let allocatable =
+            free.checked_sub(resident).ok_or_else(|| StartError::WeightsDoNotFit { device: device(), needed: resident, free, total })?;
+        return Ok(Budget { requested: None, available, allocatable });
     }
     let requested = ceil_share(total, cache.gpu_memory_utilization);
     if free < requested {
@@ -170,7 +175,7 @@ fn budget(resolved: &Resolved, chip: &Chip, memory: &MemoryBreakdown) -> Result<
     }
     let graphs = if cache.estimate_cudagraph_memory { memory.graphs.get() } else { 0 };
     let consumed = resident + memory.unexplained.get() + memory.activations.get() + graphs;
-    Ok(Budget { requested: Some(requested), available: requested.saturating_sub(consumed) })
+    Ok(Budget { requested: Some(requested), available: requested.saturating_sub(consumed), allocatable: free - resident })
 }
 
 fn kv_pool(resolved: &Resolved, chip: &Chip, budget: &Budget, sized: &SizedKv) -> KvPool {

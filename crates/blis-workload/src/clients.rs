@@ -96,7 +96,7 @@ impl ClientSource {
         };
         if let Arrivals::Open { next, elapsed_s } = &mut self.arrivals {
             *elapsed_s += gap_s;
-            *next = instant(*elapsed_s);
+            *next = SimTime::from_seconds(*elapsed_s);
         }
     }
 
@@ -150,7 +150,7 @@ impl ClientSource {
             state.history.extend(round_text(self.seed, &self.component, &self.spec, record));
         }
         let think_s = self.stream("think_time", record.index).seconds(think_time);
-        let next = SimTime::from_micros(now.as_micros() + instant(think_s).as_micros());
+        let next = SimTime::from_micros(now.as_micros() + SimTime::from_seconds(think_s).as_micros());
         self.thinking.insert((next, session));
     }
 
@@ -202,9 +202,4 @@ fn round_text(seed: u64, component: &str, spec: &Client, record: &RequestRecord)
     let input = Substream::new(seed, component, "input", record.index).count(&spec.input);
     let output = u32::try_from(record.output_tokens).expect("an output length has 32 bits");
     [Segment { source: TokenSource::Unique(id), length: input }, Segment { source: TokenSource::Output(id), length: output }]
-}
-
-/// Seconds since the start as an instant, rounded half up to microseconds.
-fn instant(seconds: f64) -> SimTime {
-    SimTime::from_micros(blis_contracts::units::SimDuration::from_nanoseconds(seconds * 1e9).as_micros())
 }

@@ -208,6 +208,7 @@ fn the_benchmark_client_draws_for_the_requests_the_run_sends() {
         refusals(BENCHMARK, &["workload.num_prompts=639"]),
         "frame.stop.requests: must be at most workload.num_prompts (639), found 640"
     );
+    assert_eq!(refusals(BENCHMARK, &["workload.warmup=1000000001"]), "workload.warmup: must be at most 1000000000, found 1000000001");
     assert_eq!(refusals(BENCHMARK, &["workload.range_ratio=1.5"]), "workload.range_ratio: must be above 0 and at most 1, found 1.5");
     assert_eq!(
         refusals(BENCHMARK, &["workload.range_ratio=0.0009"]),

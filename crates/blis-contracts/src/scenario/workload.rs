@@ -231,6 +231,7 @@ impl Inferencex {
         require_count(problems, "isl", self.isl);
         require_count(problems, "osl", self.osl);
         require_concurrency(problems, self.concurrency);
+        problems.require("warmup", u64::from(self.warmup) <= MAX_REQUESTS, format_args!("at most {MAX_REQUESTS}"), self.warmup);
         let holds = self.range_ratio > 0.0 && self.range_ratio <= 1.0;
         problems.require("range_ratio", holds, "above 0 and at most 1", self.range_ratio);
         for (key, length) in [("isl", self.isl), ("osl", self.osl)] {

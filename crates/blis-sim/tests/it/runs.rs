@@ -142,3 +142,74 @@ fn weights_larger_than_the_device_are_named_with_their_size() {
         refusal("", &[("model: qwen3-8b", "model: llama-3.1-70b-instruct"), ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B-Instruct")]);
     assert!(message.starts_with("CUDA out of memory: the weights and buffers of one rank take 13"), "{message}");
 }
+
+#[test]
+fn a_run_longer_than_the_clock_is_refused_at_its_end_rule() {
+    let sessions = "sessions: {rounds: {distribution: constant, value: 40}, context: fresh, think_time: {distribution: exponential, mean_s: 1000000000}}";
+    let thinking = [("poisson, rate: 20", "closed_loop, concurrency: 1"), ("prefix: {group: system, length: 128}", sessions)];
+    for edits in [&[("poisson, rate: 20", "poisson, rate: 1e-9")][..], &[("poisson, rate: 20", "constant, rate: 1e-9")], &thinking] {
+        let (path, message) = refusal("", edits);
+        assert_eq!(path, "frame.stop", "{message}");
+        assert!(message.starts_with("the run passes 9000000000.000000 s of simulated time"), "{message}");
+    }
+}
+
+#[test]
+fn a_frame_that_measures_no_request_is_refused() {
+    let all_discarded = "frame: {start: empty, stop: {horizon_s: 1}, measure: {discard_first: 1000}}";
+    let (path, message) = refusal("", &[("frame: {start: empty, stop: {requests: 60}}", all_discarded)]);
+    assert_eq!(path, "frame");
+    assert!(message.starts_with("no request is measured: the run ends at 1.000000 s, when "), "{message}");
+    assert!(message.ends_with("0 of them to warm up, and `discard_first` is 1000"), "{message}");
+}
+
+#[test]
+fn a_stated_pool_beyond_the_device_is_refused() {
+    for flags in ["--num-gpu-blocks-override 100000", "--num-gpu-blocks-override 4294967294", "--kv-cache-memory-bytes 9000000000000000000"]
+    {
+        let (path, message) = refusal(flags, &[]);
+        assert_eq!(path, "pools[0].command", "{message}");
+        assert!(message.starts_with("CUDA out of memory: the KV cache of one rank takes "), "{message}");
+    }
+}
+
+#[test]
+fn a_count_beyond_32_bits_is_refused_by_the_setting_s_name() {
+    for setting in ["max_num_batched_tokens", "stream_interval", "max_num_scheduled_tokens", "num_gpu_blocks_override"] {
+        for value in [u64::from(u32::MAX), 1 << 32, i64::MAX as u64] {
+            let (path, message) = refusal(&format!("--{} {value}", setting.replace('_', "-")), &[]);
+            assert_eq!(path, "pools[0].command", "{message}");
+            assert_eq!(message, format!("{setting}: {value} is too large; expected at most 4294967294"));
+        }
+    }
+}
+
+#[test]
+fn what_the_engine_refuses_outside_the_launch_line_is_named_at_its_own_place() {
+    let line = "vllm serve Qwen/Qwen3-8B \"}";
+    for (to, path) in [
+        ("vllm serve Qwen/Qwen3-8B \", env: {VLLM_FOO: \"1\"}}", "pools[0].env.VLLM_FOO"),
+        ("vllm serve Qwen/Qwen3-8B \", env: {VLLM_ENABLE_V1_MULTIPROCESSING: \"abc\"}}", "pools[0].env.VLLM_ENABLE_V1_MULTIPROCESSING"),
+        ("FOO=1 vllm serve Qwen/Qwen3-8B \"}", "pools[0].command"),
+    ] {
+        assert_eq!(refusal("", &[(line, to)]).0, path);
+    }
+    for release in ["abc", "0.22", "0.99.0"] {
+        let engine = format!("{{kind: vllm, written_for: \"{release}\"}}");
+        let (path, message) = refusal("", &[("{kind: vllm}", &engine)]);
+        assert_eq!(path, "engine.written_for");
+        assert!(message.contains(release), "{message}");
+    }
+}
+
+#[test]
+fn a_priority_that_the_policy_does_not_read_is_warned_of() {
+    let warnings = |flags: &str, priority: &str| {
+        let prefix = "prefix: {group: system, length: 128}";
+        let (run, _) = attempt(flags, &[(prefix, &format!("{prefix}\n      priority: {priority}"))]).expect("the scenario runs");
+        run.result.warnings
+    };
+    assert_eq!(warnings("", "5"), ["the priority of chat has no effect, because scheduling_policy is fcfs"]);
+    assert!(warnings("", "0").is_empty());
+    assert!(warnings("--scheduling-policy priority", "5").is_empty());
+}

@@ -145,12 +145,64 @@ pub enum ConfigError {
         second: String,
     },
     /// A release in `written_for` that is no release.
-    #[error("written_for: {value:?} is not a release such as \"0.22.0\"")]
+    #[error("{value:?} is not a release such as \"0.22.0\"")]
     NotARelease {
+        /// The value.
+        value: String,
+    },
+    /// A release in `written_for` whose spellings nobody here knows.
+    #[error("{value:?} is later than {}, the modelled release, so that its spellings are not known", crate::RELEASE)]
+    LaterRelease {
         /// The value.
         value: String,
     },
     /// A combination that upstream refuses at start-up, or that no modelled kernel serves.
     #[error("{0}")]
     Refused(String),
+}
+
+/// The part of a pool's document that a refusal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// The launch line, or several parts at once.
+    Line,
+    /// An environment variable, wherever it is stated.
+    Variable(&'a str),
+    /// The release that the line was written for.
+    WrittenFor,
+}
+
+impl ConfigError {
+    /// What the refusal is about.
+    pub fn place(&self) -> Place<'_> {
+        match self {
+            Self::NotARelease { .. } | Self::LaterRelease { .. } => Place::WrittenFor,
+            Self::UnknownVariable { name, .. } | Self::VariableTwice { name } => Place::Variable(name),
+            Self::WrongType { name, .. }
+            | Self::InvalidChoice { name, .. }
+            | Self::OutOfRange { name, .. }
+            | Self::NotModelled { name, .. }
+            | Self::NoEquivalent { name, .. }
+                if !name.starts_with('-') =>
+            {
+                Place::Variable(name)
+            }
+            Self::WrongType { .. }
+            | Self::InvalidChoice { .. }
+            | Self::OutOfRange { .. }
+            | Self::NotModelled { .. }
+            | Self::NoEquivalent { .. }
+            | Self::CommandOrArgs { .. }
+            | Self::Unbalanced
+            | Self::ShellSyntax { .. }
+            | Self::NotAServer { .. }
+            | Self::UnknownFlag { .. }
+            | Self::AmbiguousFlag { .. }
+            | Self::MissingValue { .. }
+            | Self::UnexpectedValue { .. }
+            | Self::UnknownKey { .. }
+            | Self::MutuallyExclusive { .. }
+            | Self::Refused(_) => Place::Line,
+        }
+    }
 }

@@ -15,6 +15,15 @@ use super::value::{from_json, from_word, json, shown};
 pub(super) struct Release([u32; 3]);
 
 impl Release {
+    /// The release a line was written for: none after the modelled one, whose spellings nobody knows here.
+    pub(super) fn written_for(text: &str) -> Result<Self, ConfigError> {
+        let release = Self::parse(text)?;
+        if release > Self::parse(crate::RELEASE)? {
+            return Err(ConfigError::LaterRelease { value: text.to_owned() });
+        }
+        Ok(release)
+    }
+
     /// Reads `0.22.0`, or `v0.22.0`; a suffix after the patch (`rc1`, `.post1`) belongs to the release.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
         let bad = || ConfigError::NotARelease { value: text.to_owned() };

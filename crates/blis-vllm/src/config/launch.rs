@@ -48,7 +48,7 @@ impl Stated {
 
 /// Reads a launch line.
 pub fn read(launch: Launch<'_>) -> Result<Stated, ConfigError> {
-    let release = launch.written_for.map(Release::parse).transpose()?;
+    let release = launch.written_for.map(Release::written_for).transpose()?;
     let (words, line_env, positional) = match (launch.command, launch.args) {
         (Some(line), None) => {
             let command = command::split(line)?;
@@ -76,9 +76,13 @@ pub fn read(launch: Launch<'_>) -> Result<Stated, ConfigError> {
     Ok(Stated { model, statements })
 }
 
-/// The positional model wins over `--model`, as in upstream; only `vllm serve` reads one.
+/// The model: positional, which only `vllm serve` reads, or by `--model`. Upstream moves `--model` before a positional one, which it
+/// then does not recognise.
 fn model_of(tag: Option<String>, positional: bool, statements: &Statements) -> Result<String, ConfigError> {
     match (tag, positional) {
+        (Some(flag), true) if statements.get(Setting::Model).is_some() => {
+            Err(ConfigError::UnknownFlag { flag, hint: "; the model is already given by --model".to_owned() })
+        }
         (Some(tag), true) => Ok(tag),
         (Some(flag), false) => Err(ConfigError::UnknownFlag { flag, hint: "; this entry point takes the model by --model".to_owned() }),
         (None, _) => {

@@ -25,7 +25,7 @@ pub use choices::{
     AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, KvCacheDtype, LinearBackend,
     MatmulPrecision, MoeBackend, SchedulingPolicy,
 };
-pub use error::ConfigError;
+pub use error::{ConfigError, Place};
 pub use launch::{Launch, Stated, read};
 pub use resolve::{Machine, resolve};
 pub use resolved::{

@@ -17,6 +17,15 @@ pub struct SettingTooLarge {
     pub value: u64,
 }
 
+/// Refuses settings beyond what plans and the engine core count with; to be asked before a plan is made.
+pub fn check_counts(resolved: &Resolved) -> Result<(), SettingTooLarge> {
+    let scheduler = &resolved.scheduler;
+    narrow(Setting::MaxNumBatchedTokens, scheduler.max_num_batched_tokens)?;
+    narrow(Setting::MaxNumSeqs, scheduler.max_num_seqs)?;
+    narrow(Setting::StreamInterval, scheduler.stream_interval)?;
+    resolved.compilation.cudagraph_capture_sizes.iter().try_for_each(|size| narrow(Setting::CudagraphCaptureSizes, *size).map(drop))
+}
+
 /// The scheduler's settings. `max_model_len` is the one the KV sizing settled on.
 pub fn scheduler_config(resolved: &Resolved, max_model_len: u32) -> Result<SchedulerConfig, SettingTooLarge> {
     let settings = &resolved.scheduler;
@@ -39,7 +48,12 @@ pub fn scheduler_config(resolved: &Resolved, max_model_len: u32) -> Result<Sched
 }
 
 /// What the KV sizing starts from, given the bytes the profiler leaves for KV.
-pub fn sizing_input(resolved: &Resolved, layers: Vec<LayerKv>, available_bytes: u64) -> Result<SizingInput, SettingTooLarge> {
+pub fn sizing_input(
+    resolved: &Resolved,
+    layers: Vec<LayerKv>,
+    available_bytes: u64,
+    allocatable_bytes: u64,
+) -> Result<SizingInput, SettingTooLarge> {
     let (cache, scheduler) = (&resolved.cache, &resolved.scheduler);
     let optional = |setting, value: Option<u64>| value.map(|value| narrow(setting, value)).transpose();
     Ok(SizingInput {
@@ -50,6 +64,7 @@ pub fn sizing_input(resolved: &Resolved, layers: Vec<LayerKv>, available_bytes: 
         max_in_flight_tokens: narrow(Setting::MaxNumBatchedTokens, scheduler.max_in_flight_tokens())?,
         disable_hybrid_kv_cache_manager: cache.disable_hybrid_kv_cache_manager,
         available_bytes: cache.kv_cache_memory_bytes.unwrap_or(available_bytes),
+        allocatable_bytes,
         num_gpu_blocks_override: optional(Setting::NumGpuBlocksOverride, cache.num_gpu_blocks_override)?,
         prefix_cache_retention_interval: optional(Setting::PrefixCacheRetentionInterval, cache.prefix_cache_retention_interval)?,
         watermark: scheduler.watermark,

@@ -45,6 +45,8 @@ pub struct SizingInput {
     pub disable_hybrid_kv_cache_manager: bool,
     /// Bytes the profiler found for KV on one rank.
     pub available_bytes: u64,
+    /// Bytes that one rank can allocate for KV at all: what weights and buffers leave free of the device.
+    pub allocatable_bytes: u64,
     /// Blocks of the pool, whatever the bytes.
     pub num_gpu_blocks_override: Option<u32>,
     /// Retention interval of sliding-window groups; absent keeps every block.
@@ -97,6 +99,17 @@ pub enum KvSizingError {
         /// The greatest length that would fit; 0 for none.
         estimated_max_model_len: u32,
     },
+    /// The pool was stated, in blocks or in bytes, and the device cannot hold it.
+    #[error(
+        "CUDA out of memory: the KV cache of one rank takes {} GiB as stated, and weights and buffers leave {} GiB of the device; lower `num_gpu_blocks_override` or `kv_cache_memory_bytes`",
+        gib(*needed), gib(*allocatable)
+    )]
+    PoolDoesNotFit {
+        /// Bytes of the pool.
+        needed: u64,
+        /// Bytes there are.
+        allocatable: u64,
+    },
     /// The length was to be fitted, and not even one token fits.
     #[error(
         "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. Try increasing `gpu_memory_utilization`."
@@ -148,6 +161,9 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
     let widest = groups.iter().map(|group| group.layers.len() as u64).max().ok_or(KvSizingError::NoLayers)?;
     let bytes_per_block = widest * page_bytes;
     let available = input.num_gpu_blocks_override.map_or(input.available_bytes, |blocks| u64::from(blocks) * bytes_per_block);
+    if available > input.allocatable_bytes {
+        return Err(KvSizingError::PoolDoesNotFit { needed: available, allocatable: input.allocatable_bytes });
+    }
     // The placeholder block is never handed out.
     let usable = available.checked_sub(bytes_per_block).filter(|bytes| *bytes > 0);
     let blocks_of = |length| blocks_per_request(input, &groups, length);

@@ -20,6 +20,7 @@ fn input(kinds: &[Attention], available_bytes: u64) -> SizingInput {
         max_in_flight_tokens: 256,
         disable_hybrid_kv_cache_manager: false,
         available_bytes,
+        allocatable_bytes: 1 << 36,
         num_gpu_blocks_override: None,
         prefix_cache_retention_interval: Some(0),
         watermark: 0.0,
@@ -105,6 +106,17 @@ fn an_override_is_checked_against_the_same_need() {
     assert!(matches!(size(&stated), Err(KvSizingError::RequestDoesNotFit { .. })));
     stated.num_gpu_blocks_override = Some(1);
     assert_eq!(size(&stated), Err(KvSizingError::NoMemory));
+}
+
+#[test]
+fn a_pool_that_the_device_cannot_hold_is_refused_however_it_is_stated() {
+    let mut exact = input(&[FULL; 2], EXACT);
+    exact.allocatable_bytes = EXACT;
+    assert_eq!(size(&exact).unwrap().config.num_blocks, 65);
+    exact.num_gpu_blocks_override = Some(66);
+    assert_eq!(size(&exact), Err(KvSizingError::PoolDoesNotFit { needed: EXACT / 65 * 66, allocatable: EXACT }));
+    let stated = input(&[FULL; 2], u64::MAX);
+    assert!(matches!(size(&stated), Err(KvSizingError::PoolDoesNotFit { .. })));
 }
 
 #[test]

@@ -73,5 +73,5 @@ fn profiling(site: &Site<'_>) -> StepShape {
 }
 
 fn count(value: u64) -> u32 {
-    u32::try_from(value).expect("a resolved count is far below 2^32")
+    u32::try_from(value).expect("start-up has refused settings of 2^32 and more")
 }

@@ -99,6 +99,9 @@ impl SetupError {
     }
 }
 
+/// Bytes that a device could hold: there is none, and a scenario states its pool as it likes.
+const NO_DEVICE: u64 = u64::MAX;
+
 /// The engine a scenario asks for, and the header that says what its arguments resolved to.
 pub(super) fn engine_parts(scenario: &Scenario) -> Result<(EngineParts, Header), SetupError> {
     let graph = model::graph(&scenario.model)?;
@@ -107,7 +110,7 @@ pub(super) fn engine_parts(scenario: &Scenario) -> Result<(EngineParts, Header),
     args.insert("model".to_owned(), "scenario".into());
     let stated = read(Launch { args: Some(&args), ..Launch::default() })?;
     let resolved = resolve(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS })?;
-    let sized = size(&sizing_input(&resolved, kv_layers(&graph, &resolved, &chip)?, scenario.kv_bytes)?)?;
+    let sized = size(&sizing_input(&resolved, kv_layers(&graph, &resolved, &chip)?, scenario.kv_bytes, NO_DEVICE)?)?;
     let scheduler = scheduler_config(&resolved, sized.config.max_model_len)?;
     let config = header_config(&graph, &resolved, &sized);
     let header = Header { format: 1, scenario: scenario.name.clone(), scenario_sha256: scenario.sha256.clone(), config };

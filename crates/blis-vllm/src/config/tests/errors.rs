@@ -35,6 +35,7 @@ fn a_refusal_says_what_would_be_right() {
         ),
         ("--max-num-seqs", "argument --max-num-seqs: expected one argument"),
         ("--cudagraph-capture-sizes", "argument --cudagraph-capture-sizes: expected at least one argument"),
+        ("--model some/other", "unrecognized arguments: "),
         ("--max-num-seqs many", "--max-num-seqs: \"many\" is not an integer"),
         ("--max-num-batched-tokens 1.5K", "--max-num-batched-tokens: \"1.5K\" is not an integer, such as 8192, 8k or 8K"),
         ("--enforce-eager=1", "argument --enforce-eager: takes no value, but has \"1\"; write --enforce-eager or its --no- form"),

@@ -74,7 +74,10 @@ fn a_spelling_counts_only_for_releases_that_had_it() {
     assert!(resolve("0.18.0", "--disable-log-requests").is_err());
     assert!(resolve("0.15.1", "--swap-space 4 --max-num-seqs 4").is_ok());
     let refusal = resolve("0.22", "").unwrap_err().to_string();
-    assert_eq!(refusal, "written_for: \"0.22\" is not a release such as \"0.22.0\"");
+    assert_eq!(refusal, "\"0.22\" is not a release such as \"0.22.0\"");
+    assert!(resolve(crate::RELEASE, "").is_ok());
+    let later = resolve("99.0.0", "").unwrap_err().to_string();
+    assert_eq!(later, format!("\"99.0.0\" is later than {}, the modelled release, so that its spellings are not known", crate::RELEASE));
 }
 
 #[test]
