@@ -15,8 +15,7 @@ use blis_kernel::{CostModel, RoutingBalance};
 use blis_registry::Registry;
 
 /// The chips the shipped registry covers.
-pub(crate) const CHIPS: [&str; 9] =
-    ["a100-sxm", "b200", "b300", "gb200-nvl72", "gb300-nvl72", "h100", "h200", "l40s", "rtx-pro-6000"];
+pub(crate) const CHIPS: [&str; 9] = ["a100-sxm", "b200", "b300", "gb200-nvl72", "gb300-nvl72", "h100", "h200", "l40s", "rtx-pro-6000"];
 
 /// A chip as the shipped catalog states it.
 pub(crate) fn chip(name: &str) -> Chip {
