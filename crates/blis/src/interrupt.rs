@@ -1,4 +1,4 @@
-//! What becomes of a run that the user interrupts: exit code 130, and no unfinished file.
+//! What becomes of a run that a signal ends: no unfinished file, and exit code 130 for Ctrl-C, 143 for a request to end.
 //!
 //! A run changes nothing outside itself until its files are complete, so there is nothing else to undo. Left out: systems without
 //! Unix signals, whose own handling of Ctrl-C ends the program.
@@ -22,14 +22,14 @@ pub(crate) fn ended(partial: &Path) {
 /// Watches for an interrupt until the program ends.
 #[cfg(unix)]
 pub(crate) fn watch() {
-    use signal_hook::consts::SIGINT;
+    use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
     // Without a handler the signal's own default ends the program, which is right too.
-    let Ok(mut signals) = Signals::new([SIGINT]) else { return };
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
     std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            leave();
+        if let Some(signal) = signals.forever().next() {
+            leave(signal);
         }
     });
 }
@@ -41,13 +41,14 @@ pub(crate) fn watch() {}
 /// Removes what is unfinished and ends the program.
 #[cfg(unix)]
 #[expect(clippy::exit, reason = "the thread that simulates is not asked to stop: nothing it holds outlives the program")]
-fn leave() {
-    const INTERRUPTED: i32 = 130;
+fn leave(signal: i32) {
+    /// What a shell reports of a program that a signal ended, less the signal.
+    const ENDED_BY_SIGNAL: i32 = 128;
     // Kept until the end, so that no file is begun or completed meanwhile.
     let unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     for partial in unfinished.iter() {
         // Nobody is left to tell, and the name says that the file is partial.
         let _ = std::fs::remove_file(partial);
     }
-    std::process::exit(INTERRUPTED);
+    std::process::exit(ENDED_BY_SIGNAL + signal);
 }

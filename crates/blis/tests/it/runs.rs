@@ -80,17 +80,19 @@ fn per_request_files_hold_one_line_for_each_request_and_change_nothing() {
 /// The run is long enough not to end by itself, and is interrupted as soon as its file has been begun.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_run_leaves_no_file_and_says_130() {
-    let bench = Bench::new("interrupted", &CHAT.replace("requests: 100", "requests: 10000000"));
-    let mut child = bench.start(&["run", "scenario.yaml", "--requests", "requests.csv"]);
-    while !bench.files().contains(&"requests.csv.partial".to_owned()) {
-        assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was interrupted");
-        std::thread::yield_now();
+fn a_run_that_a_signal_ends_leaves_no_file_and_says_which() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let bench = Bench::new("interrupted", &CHAT.replace("requests: 100", "requests: 10000000"));
+        let mut child = bench.start(&["run", "scenario.yaml", "--requests", "requests.csv"]);
+        while !bench.files().contains(&"requests.csv.partial".to_owned()) {
+            assert_eq!(child.try_wait().unwrap(), None, "the run ended before it was interrupted");
+            std::thread::yield_now();
+        }
+        let signalled = std::process::Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+        assert!(signalled.success());
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(bench.files(), ["scenario.yaml"]);
     }
-    let signalled = std::process::Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap();
-    assert!(signalled.success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(bench.files(), ["scenario.yaml"]);
 }
 
 #[test]
