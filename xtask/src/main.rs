@@ -5,6 +5,7 @@
 //! those are tests of the crates that own them.
 
 mod builds;
+mod bundle;
 mod determinism;
 mod generated;
 mod layers;
@@ -43,6 +44,7 @@ const STEPS: &[Step] = &[
     Step { name: "test", about: "every test and documentation example", run: builds::test },
     Step { name: "doc", about: "the documentation builds without a warning, private items included", run: builds::doc },
     Step { name: "generated", about: "generated files equal what generates them", run: generated::run },
+    Step { name: "bundle", about: "the dashboard's committed program is what its sources give", run: bundle::run },
     Step { name: "determinism", about: "each example scenario gives the same bytes every time", run: determinism::run },
     Step { name: "shared", about: "checks that need the folder beside the checkout", run: shared::run },
 ];
