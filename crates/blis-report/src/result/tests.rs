@@ -116,3 +116,28 @@ fn the_json_is_the_document() {
     let result = example(12);
     assert_eq!(serde_json::from_str::<RunResult>(&json(&result)).unwrap(), result);
 }
+
+#[test]
+fn the_page_shows_every_figure_and_no_text_of_a_result_is_markup() {
+    let mut result = example(0);
+    result.name = "chat <b>&\"".to_owned();
+    result.warnings = vec!["<script>alert(1)</script>".to_owned()];
+    let page = crate::page::page(&result);
+    assert!(page.contains("<h1>chat &lt;b&gt;&amp;&quot;</h1>") && page.contains("&lt;script&gt;alert(1)") && !page.contains("<script"));
+    for figure in &result.figures {
+        let scale = figure.value.map(|value| Scale::of(&figure.unit, value)).unwrap();
+        assert!(page.contains(&format!("<td>{}</td>", figure.metric)) && page.contains(scale.unit), "{}", figure.metric);
+    }
+    for text in
+        ["432,000 tokens", "aria-label=\"gemm 80.0%, norm 20.0%\"", "the prompt is too long", "OLD=1 was read as --new", "vendor spec"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!page.contains("://"), "the page asks nobody");
+}
+
+#[test]
+fn an_unknown_figure_has_no_number_on_the_page() {
+    let (known, unknown) = (crate::page::page(&example(0)), crate::page::page(&example(3)));
+    assert!(!known.contains("<td class=\"number\">–</td>") && unknown.contains("<td class=\"number\">–</td>"));
+}

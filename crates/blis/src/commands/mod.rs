@@ -7,6 +7,7 @@ mod explain;
 mod fields;
 mod ledger;
 mod metrics;
+mod report;
 mod run;
 mod schema;
 mod score;
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Run(run::Args),
     /// Show what stands behind a run: settings, plan, memory, KV cache, and the price of a step
     Explain(explain::Args),
+    /// Show a Result as a page that needs nothing else
+    Report(report::Args),
     /// Check a scenario without running it, and say everything that is wrong with it
     Validate(validate::Args),
     /// Show the published facts that runs use, or derive a model's graph
@@ -56,6 +59,7 @@ impl Command {
         match self {
             Self::Run(args) => run::run(&args),
             Self::Explain(args) => explain::run(&args),
+            Self::Report(args) => report::run(&args),
             Self::Validate(args) => validate::run(&args),
             Self::Catalog(args) => catalog::run(&args),
             Self::Fields(args) => fields::run(&args),
