@@ -1,19 +1,18 @@
 //! The backlog: everything that lowers coverage or grade, with the points it holds back, so that work starts at its top.
 //!
-//! Reasons are counted as the predictions state them; nothing here classifies a setting. Entries are ranked by the points they hold
+//! Reasons are counted as the predictions state them, by code and subject; nothing here classifies a setting. Entries are ranked by the points they hold
 //! back: refusals first among equals, then grades, then prices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use blis_contracts::provenance::Method;
-
 use crate::compare::measured::{Predictions, SweepKey};
-use crate::ledger::sweep::Sweep;
+use crate::grade::{Grade, GradeReason, ReasonCode};
 use crate::prediction::Prediction;
 use crate::summary::{Blocker, BlockerKind};
+use crate::sweep::Sweep;
 
-/// What identifies an entry: its kind, its engine, its reason.
-type Entry = (BlockerKind, Option<String>, String);
+/// What identifies an entry: its kind, its engine, the code of its reason, what that is about.
+type Entry = (BlockerKind, Option<String>, ReasonCode, String);
 
 /// What an entry holds back.
 #[derive(Debug, Default)]
@@ -22,6 +21,8 @@ struct Held {
     alone: usize,
     sweeps: BTreeSet<SweepKey>,
     share: f64,
+    /// Its reasons' sentences, of which one is told.
+    texts: BTreeSet<String>,
 }
 
 /// Ranks what holds points back.
@@ -30,8 +31,9 @@ pub(crate) fn backlog(predictions: &Predictions, sweeps: &BTreeMap<SweepKey, Swe
     for (key, points) in predictions {
         let engine = sweeps.get(key).map(|sweep| sweep.framework.clone());
         for prediction in points.values().map(|point| &point.value) {
-            for (kind, what, share, alone) in reasons(prediction) {
-                let held = entries.entry((kind, engine.clone(), what)).or_default();
+            for Reason { kind, code, subject, text, share, alone } in reasons(prediction) {
+                let held = entries.entry((kind, engine.clone(), code, subject)).or_default();
+                held.texts.insert(text);
                 held.points += 1;
                 held.alone += usize::from(alone);
                 held.share += share;
@@ -45,28 +47,46 @@ pub(crate) fn backlog(predictions: &Predictions, sweeps: &BTreeMap<SweepKey, Swe
     rows
 }
 
-/// What holds one point back: how, what, the share of its time, and whether nothing else of that kind does.
-fn reasons(prediction: &Prediction) -> Vec<(BlockerKind, String, f64, bool)> {
-    if let Some(refused) = &prediction.refused {
-        return vec![(BlockerKind::Refused, refused.clone(), 0.0, true)];
-    }
-    let named: BTreeSet<&String> = prediction.grade_reasons.iter().collect();
-    let alone = named.len() == 1;
-    let mut reasons: Vec<_> = named.into_iter().map(|reason| (BlockerKind::Demoted, reason.clone(), 0.0, alone)).collect();
-    let prices = prediction.price_ranks.iter().flatten().filter(|(method, share)| !is_fitted(**method) && **share > 0.0);
-    let prices: Vec<_> = prices.map(|(method, share)| (name(*method), *share)).collect();
-    let alone = prices.len() == 1;
-    reasons.extend(prices.into_iter().map(|(method, share)| (BlockerKind::Price, method, share, alone)));
-    reasons
+/// What holds one point back.
+struct Reason {
+    kind: BlockerKind,
+    code: ReasonCode,
+    subject: String,
+    text: String,
+    /// Share of the point's time.
+    share: f64,
+    /// Whether nothing else of that kind holds the point back.
+    alone: bool,
 }
 
-fn row((kind, engine, what): Entry, held: &Held, sweeps: &BTreeMap<SweepKey, Sweep>) -> Blocker {
+fn reasons(prediction: &Prediction) -> Vec<Reason> {
+    let kind = |reason: &GradeReason| match reason.code.grade() {
+        Grade::G5 => BlockerKind::Refused,
+        Grade::G1 | Grade::G2 | Grade::G3 | Grade::G4 if reason.code.is_about_prices() => BlockerKind::Price,
+        Grade::G1 | Grade::G2 | Grade::G3 | Grade::G4 => BlockerKind::Demoted,
+    };
+    let named: BTreeSet<&GradeReason> = prediction.grade_reasons.iter().collect();
+    let shares: BTreeMap<&str, f64> = prediction.price_ranks.iter().flatten().map(|(method, share)| (method.as_str(), *share)).collect();
+    let of = |reason: &GradeReason| Reason {
+        kind: kind(reason),
+        code: reason.code,
+        subject: reason.subject.clone(),
+        text: reason.text.clone(),
+        share: shares.get(reason.subject.as_str()).copied().unwrap_or(0.0),
+        alone: named.iter().filter(|other| kind(other) == kind(reason)).count() == 1,
+    };
+    named.iter().map(|reason| of(reason)).collect()
+}
+
+fn row((kind, engine, code, subject): Entry, held: &Held, sweeps: &BTreeMap<SweepKey, Sweep>) -> Blocker {
     let concerned = |fact: fn(&Sweep) -> String| -> Vec<String> {
         held.sweeps.iter().filter_map(|key| sweeps.get(key)).map(fact).collect::<BTreeSet<_>>().into_iter().collect()
     };
     Blocker {
         kind,
-        what,
+        code,
+        what: text_of(&subject, &held.texts),
+        subject,
         engine,
         points: held.points,
         alone: held.alone,
@@ -77,15 +97,11 @@ fn row((kind, engine, what): Entry, held: &Held, sweeps: &BTreeMap<SweepKey, Swe
     }
 }
 
-/// Whether a method rests on measurements of what it prices.
-fn is_fitted(method: Method) -> bool {
-    match method {
-        Method::Measured | Method::Calibrated => true,
-        Method::Transferred | Method::Literature | Method::VendorSpec | Method::Roofline | Method::Assumed | Method::NotCharged => false,
+/// One sentence for reasons that differ in their numbers only: the first, or what they are about where there are several.
+fn text_of(subject: &str, texts: &BTreeSet<String>) -> String {
+    match texts.first() {
+        Some(text) if texts.len() == 1 => text.clone(),
+        Some(text) => format!("{text} (and {} more about {subject})", texts.len() - 1),
+        None => subject.to_owned(),
     }
-}
-
-/// The method's name in documents.
-fn name(method: Method) -> String {
-    serde_json::to_value(method).ok().and_then(|name| name.as_str().map(str::to_owned)).expect("a method's name is text")
 }

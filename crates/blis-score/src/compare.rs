@@ -21,11 +21,11 @@ mod sweeps;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::backlog;
+use crate::grade::Grade;
 use crate::jsonl::{Input, InputError, Numbered};
 use crate::ledger::roles::unknown;
-use crate::ledger::sweep::{Sweep, read_sweeps};
-use crate::prediction::Grade;
 use crate::summary::{Counts, Coverage, FileIdentity, Provenance, SCHEMA, Summary, SummaryKind};
+use crate::sweep::{Sweep, read_sweeps};
 use figures::Judge;
 use lanes::Facts;
 use measured::{Measured, PeerAnswers, Predictions, SweepKey};

@@ -6,9 +6,7 @@
 //!
 //! Left out: measured values (the ledger never sees one) and the drawing of roles.
 //!
-//! Reading order: [`sweep`] (the input), [`identity`] (identifiers and role keys), [`ingest`] (the unit list and its report), [`roles`].
-
-pub mod sweep;
+//! Reading order: [`identity`] (identifiers and role keys), [`ingest`] (the unit list and its report), [`roles`].
 
 pub mod identity;
 pub mod ingest;

@@ -11,57 +11,90 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::launch::{SymbolError, at_concurrency, count_at_concurrency};
-use crate::unit::Unit;
+use crate::sweep::{Client, Sweep};
 
 /// The name of the pool in every scenario made here.
 pub const POOL: &str = "serve";
 /// What a client's description says where it warmed up with copies of the first request.
 const WARMED_UP: &str = "2*$CONC";
 
+/// Requests in flight at most, as the client was told.
+const MAX_CONCURRENCY: &str = "$CONC";
+/// Requests sent a second, as the client was told: each is sent as soon as it may be in flight.
+const REQUEST_RATE: &str = "inf";
+
 /// Why a point gives no scenario.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PointError {
-    /// The engine is not modelled.
-    #[error("engine `{0}` is not modelled")]
-    Engine(String),
-    /// The image names no release.
-    #[error("image `{0}` names no release, so its launch line cannot be read in a release's spellings")]
-    NoRelease(String),
     /// A symbol of the launch line.
     #[error(transparent)]
     Symbol(#[from] SymbolError),
     /// The number of requests is no text.
     #[error("client.num_prompts is {0}, not a number of requests")]
     Requests(Value),
+    /// Part of the client's frame is missing.
+    #[error("{field} was not recorded")]
+    NotRecorded {
+        /// Which.
+        field: &'static str,
+    },
+    /// The client did what the simulated one does not.
+    #[error("{field} is {found}; only {wanted} is simulated")]
+    OtherClient {
+        /// Which part of its frame.
+        field: &'static str,
+        /// What it was told.
+        found: Value,
+        /// What the simulated one is told.
+        wanted: Value,
+    },
+}
+
+/// Refuses a client whose frame is not the simulated one's: so many requests in flight, each sent at once, each output as long as asked.
+fn check_client(client: &Client) -> Result<(), PointError> {
+    for (field, found, wanted) in [
+        ("client.max_concurrency", &client.max_concurrency, Value::from(MAX_CONCURRENCY)),
+        ("client.request_rate", &client.request_rate, Value::from(REQUEST_RATE)),
+        ("client.ignore_eos", &client.ignore_eos, Value::from(true)),
+    ] {
+        match found {
+            None => return Err(PointError::NotRecorded { field }),
+            Some(found) if *found != wanted => return Err(PointError::OtherClient { field, found: found.clone(), wanted }),
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether the measured client warmed the engine up before the timed requests.
-pub fn warms_up(unit: &Unit) -> bool {
-    unit.launch.client.warmups.starts_with(WARMED_UP)
+pub fn warms_up(sweep: &Sweep) -> bool {
+    sweep.launch.client.warmups.starts_with(WARMED_UP)
 }
 
-/// The scenario of one point, without a warm-up and without the catalog's name of the model, which the launch line names by checkpoint.
-pub fn scenario(unit: &Unit, concurrency: u32) -> Result<Scenario, PointError> {
-    let client = &unit.launch.client;
+/// The scenario of one point, without a warm-up, without the release its line was written for, and without the catalog's name of the
+/// model, which the launch line names by checkpoint.
+pub fn scenario(sweep: &Sweep, concurrency: u32) -> Result<Scenario, PointError> {
+    let client = &sweep.launch.client;
+    check_client(client)?;
     let no_count = || PointError::Requests(client.num_prompts.clone());
     let requests = match client.num_prompts.as_str() {
         Some(text) => count_at_concurrency(text, concurrency)?,
         None => client.num_prompts.as_u64().ok_or_else(no_count)?,
     };
-    let env = unit.launch.env.iter().map(|(name, value)| Ok((name.clone(), at_concurrency(value, concurrency)?)));
+    let env = sweep.launch.env.iter().map(|(name, value)| Ok((name.clone(), at_concurrency(value, concurrency)?)));
     Ok(Scenario {
         kind: ScenarioKind::Scenario,
-        name: format!("{} {} c{concurrency}", unit.scenario, unit.label),
+        name: format!("{} {} c{concurrency}", sweep.scenario, sweep.label),
         seed: 0,
         model: String::new(),
-        engine: EngineChoice { kind: unit.framework.clone(), version: None, written_for: Some(release(unit)?) },
-        cluster: Cluster::Single(SingleGroup { hardware: unit.gpu.clone(), nodes: 1, gpus_per_node: None }),
+        engine: EngineChoice { kind: sweep.framework.clone(), version: None, written_for: None },
+        cluster: Cluster::Single(SingleGroup { hardware: sweep.gpu.clone(), nodes: 1, gpus_per_node: None }),
         pools: vec![Pool {
             name: POOL.to_owned(),
             role: Role::Both,
             on: None,
             replicas: 1,
-            command: Some(at_concurrency(&unit.launch.server_command, concurrency)?),
+            command: Some(at_concurrency(&sweep.launch.server_command, concurrency)?),
             args: None,
             env: env.collect::<Result<IndexMap<_, _>, SymbolError>>()?,
             model: None,
@@ -86,15 +119,4 @@ pub fn with_warm_up(mut scenario: Scenario) -> Scenario {
         client.warmup = 2 * client.concurrency;
     }
     scenario
-}
-
-/// The release a unit ran, from its image's tag (`...:v0.22.0`, `...:v0.17.0-cu130`).
-fn release(unit: &Unit) -> Result<String, PointError> {
-    let image = &unit.launch.image;
-    let no_release = || PointError::NoRelease(image.clone());
-    let tag = image.rsplit_once(':').and_then(|(_, tag)| tag.strip_prefix('v')).ok_or_else(no_release)?;
-    let release = tag.split(['-', '+']).next().unwrap_or(tag);
-    let numeric =
-        release.split('.').count() == 3 && release.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
-    numeric.then(|| release.to_owned()).ok_or_else(no_release)
 }

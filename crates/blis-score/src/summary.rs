@@ -14,12 +14,12 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::prediction::Grade;
+use crate::grade::{Grade, ReasonCode};
 pub use paired::{Latency, Outcome, Paired, PairedLane};
 pub use sweep::{Band, Deployment, MeasuredPoint, PeerPoint, PointSummary, Simulated, SweepSummary, Tier};
 
 /// The version of this document. A reader refuses every other.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The document's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -285,7 +285,11 @@ pub enum BlockerKind {
 pub struct Blocker {
     /// How.
     pub kind: BlockerKind,
-    /// What.
+    /// The code of the reason.
+    pub code: ReasonCode,
+    /// What the reason is about.
+    pub subject: String,
+    /// The reason in a sentence; where points word it differently, one of them.
     pub what: String,
     /// The engine it concerns; null where no units were given.
     pub engine: Option<String>,

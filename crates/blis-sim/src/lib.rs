@@ -21,7 +21,7 @@ mod world;
 
 pub use figures::figures;
 pub use front_end::FrontEndCosts;
-pub use prepare::{Prepared, RunError, prepare, served_checkpoint};
+pub use prepare::{Prepared, RunError, launch_line, prepare};
 pub use run::{Origin, Run, RunStatistics, run};
 pub use simulation::{Frame, Observer, Outcome, Progress, Simulation, SimulationError, Statistics};
 pub use tally::Tally;

@@ -39,6 +39,8 @@ pub struct Prepared {
 pub enum RunError {
     /// The scenario asks for something that cannot be: each problem at its place.
     Scenario(Problem),
+    /// The engine does not start on its launch line: where that stands, with the engine's own error.
+    Start(Problem, Box<StartError>),
     /// The run went wrong.
     Simulation(SimulationError),
 }
@@ -58,7 +60,7 @@ impl From<SimulationError> for RunError {
 impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Scenario(problem) => write!(f, "{}: {}", problem.path, problem.message),
+            Self::Scenario(problem) | Self::Start(problem, _) => write!(f, "{}: {}", problem.path, problem.message),
             Self::Simulation(error) => error.fmt(f),
         }
     }
@@ -96,7 +98,7 @@ pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError>
     let coefficients = world.registry.chip(&group.hardware).map_err(|error| at(&hardware_path, error.to_string()))?;
 
     let launch_path = launch_path(pool);
-    let stated = stated(pool, choice)?;
+    let stated = stated(pool, choice).map_err(|error| does_not_start(pool, error.into()))?;
     if world.catalog.resolve(stated.model()) != Some(graph.name.as_str()) {
         let message = format!("serves `{}`, which is not `{}`, the model of the scenario", stated.model(), graph.name);
         return Err(at(launch_path, message));
@@ -104,15 +106,7 @@ pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError>
     let site = Site { model: &graph.name.clone(), hardware: &group.hardware, gpus: packaging.gpus_per_node };
     let model = CostModel::new(&chip, coefficients, ROUTING);
     let mut environment = PricedEnvironment::new(graph, chip, model);
-    let started = start(&stated, site, &mut environment).map_err(|error| match &error {
-        StartError::Config(refusal) => refused_line(pool, refusal),
-        StartError::Lowering(_)
-        | StartError::Environment(_)
-        | StartError::WeightsDoNotFit { .. }
-        | StartError::BudgetExceedsFree { .. }
-        | StartError::Setting(_)
-        | StartError::Kv(_) => at(launch_path, error.to_string()),
-    })?;
+    let started = start(&stated, site, &mut environment).map_err(|error| does_not_start(pool, error))?;
     Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
 }
 
@@ -129,28 +123,35 @@ fn not_in_catalog<'a>(path: &str, error: &CatalogError, known: impl Fn() -> Vec<
     })
 }
 
-/// The checkpoint that a scenario's one pool serves, as its launch line names it.
-pub fn served_checkpoint(scenario: &Scenario) -> Result<String, RunError> {
+/// What the launch line of a scenario's one pool states.
+pub fn launch_line(scenario: &Scenario) -> Result<Stated, ConfigError> {
     let pool = &scenario.pools[0];
-    Ok(stated(pool, scenario.engine_of(pool))?.model().to_owned())
+    stated(pool, scenario.engine_of(pool))
 }
 
 /// Reads a pool's launch line.
-fn stated(pool: &Pool, choice: &EngineChoice) -> Result<Stated, RunError> {
+fn stated(pool: &Pool, choice: &EngineChoice) -> Result<Stated, ConfigError> {
     let args = pool.args.as_ref().map(|args| args.clone().into_iter().collect());
     let env: Vec<(String, String)> = pool.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let launch = Launch { command: pool.command.as_deref(), args: args.as_ref(), env: &env, written_for: choice.written_for.as_deref() };
-    read(launch).map_err(|error| refused_line(pool, &error))
+    read(Launch { command: pool.command.as_deref(), args: args.as_ref(), env: &env, written_for: choice.written_for.as_deref() })
 }
 
-/// A refusal of the launch line, at the part of the pool it is about.
-fn refused_line(pool: &Pool, error: &ConfigError) -> RunError {
-    let path = match error.place() {
-        Place::Variable(name) if pool.env.contains_key(name) => format!("pools[0].env.{name}"),
-        Place::WrittenFor => format!("{}.written_for", engine_path(pool)),
-        Place::Variable(_) | Place::Line => launch_path(pool).to_owned(),
+/// An engine that does not start, at the part of the pool that is why.
+fn does_not_start(pool: &Pool, error: StartError) -> RunError {
+    let path = match &error {
+        StartError::Config(refusal) => match refusal.place() {
+            Place::Variable(name) if pool.env.contains_key(name) => format!("pools[0].env.{name}"),
+            Place::WrittenFor => format!("{}.written_for", engine_path(pool)),
+            Place::Variable(_) | Place::Line => launch_path(pool).to_owned(),
+        },
+        StartError::Lowering(_)
+        | StartError::Environment(_)
+        | StartError::WeightsDoNotFit { .. }
+        | StartError::BudgetExceedsFree { .. }
+        | StartError::Setting(_)
+        | StartError::Kv(_) => launch_path(pool).to_owned(),
     };
-    RunError::Scenario(Problem::new(path, error.to_string()))
+    RunError::Start(Problem::new(path, error.to_string()), Box::new(error))
 }
 
 fn engine_path(pool: &Pool) -> &'static str {

@@ -56,7 +56,9 @@ impl Loaded {
     /// What to tell the user about a run that gave no Result.
     pub(crate) fn run_failure(&self, error: RunError) -> Failure {
         match error {
-            RunError::Scenario(problem) => Failure::Document { errors: self.document.locate(problem).into(), text: text_of(&self.path) },
+            RunError::Scenario(problem) | RunError::Start(problem, _) => {
+                Failure::Document { errors: self.document.locate(problem).into(), text: text_of(&self.path) }
+            }
             RunError::Simulation(error) => Failure::Run(error.to_string()),
         }
     }

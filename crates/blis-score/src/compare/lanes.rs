@@ -6,8 +6,8 @@ use super::bootstrap::middle;
 use super::figures::{Judge, figures};
 use super::measured::{Predictions, SweepKey};
 use super::points::{Answers, Compared, compared, shared};
-use crate::ledger::sweep::{Sweep, family};
 use crate::summary::{Arm, ArmLane, Band, Dimension, Lane, Latency, Rules, Tier};
+use crate::sweep::{Sweep, family};
 
 /// Every dimension, in the order in which a summary lists them.
 const DIMENSIONS: [Dimension; 10] = [

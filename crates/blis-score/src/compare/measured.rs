@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::grade::{Grade, grade};
 use crate::jsonl::{Input, InputError, Numbered, unique_keys};
-use crate::prediction::{Grade, Prediction};
+use crate::prediction::Prediction;
 
 /// A sweep's name: deployment and lengths.
 pub(crate) type SweepKey = (String, String);
@@ -189,6 +190,10 @@ fn consistent(prediction: &Prediction) -> Result<(), String> {
     ];
     if let Some(time) = times.into_iter().flatten().find(|time| !positive(*time)) {
         return Err(format!("a predicted time is {time}; it must be above 0"));
+    }
+    let decided = grade(&prediction.grade_reasons);
+    if decided != prediction.grade {
+        return Err(format!("grade {:?} contradicts its reasons, which make it {decided:?}", prediction.grade));
     }
     let figures = (prediction.mean_tpot_us.is_some(), prediction.mean_ttft_us.is_some());
     match (prediction.grade, figures, prediction.refused.is_some()) {

@@ -6,9 +6,9 @@ use super::every_point;
 use super::lanes::{Facts, band, tier};
 use super::measured::{ByConcurrency, PeerAnswers, PeerTimes, SweepKey};
 use super::points::{Answer, Answers, Compared};
-use crate::ledger::sweep::{Sweep, family};
 use crate::prediction::Prediction;
 use crate::summary::{Deployment, Latency, MeasuredPoint, PeerPoint, PointSummary, Rules, Simulated, SweepSummary};
+use crate::sweep::{Sweep, family};
 
 /// Every sweep that is known of, by name.
 pub(crate) fn sweeps(facts: &Facts<'_>, truth: &Answers, compared: &[Compared], peers: &PeerAnswers, rules: &Rules) -> Vec<SweepSummary> {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::sweep::Sweep;
 use crate::jsonl::hex;
+use crate::sweep::Sweep;
 
 /// JSON in one spelling: UTF-8, keys sorted by their bytes, no spaces.
 pub fn canonical_json(value: &Value) -> String {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::identity::{canonical_json, identifying_fields, role_key, unit_id};
-use super::sweep::{Sweep, WHAT, checked};
 use crate::jsonl::{Input, InputError, Numbered};
+use crate::sweep::{Sweep, WHAT, checked};
 
 /// Revisions that name no revision.
 const UNPINNED: &[&str] = &["", "latest", "main", "master", "head", "unknown"];

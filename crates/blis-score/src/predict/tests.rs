@@ -1,18 +1,19 @@
 //! Predictions of small sweeps, refusals, and the order of the answer.
 
 use super::*;
-use crate::prediction::Grade;
-use crate::unit::parse_units;
+use crate::grade::Grade;
+use crate::jsonl::Input;
+use crate::sweep::read_sweeps;
 
 /// A sweep of gpt-oss-20b small enough for a test, with `$CONC` in its launch line.
-const SWEEP: &str = r#"{"scenario":"small","label":"64i32o","framework":"vllm","gpu":"h100","precision":"fp4","parallel":{"tp":1},"run_date":"2026-05-30","concurrency":[1,4,2],"launch":{"script":"x","image":"vllm/vllm-openai:v0.22.0","server_command":"vllm serve openai/gpt-oss-20b --max-num-seqs $CONC --max-num-batched-tokens 8192 FLAGS","args":{},"env":{},"client":{"num_prompts":"$CONC*10","isl":64,"osl":32,"range_ratio":0.8,"seed":0,"warmups":"2*$CONC requests before timing"},"notes":""}}"#;
+const SWEEP: &str = r#"{"scenario":"small-h100-fp4-vllm-tp1","label":"64i32o","framework":"vllm","gpu":"h100","precision":"fp4","parallel":{"tp":1,"pp":1,"adp":1,"mtp":1,"mep":1},"run_date":"2026-05-30","concurrency":[1,4,2],"launch":{"script":"x","image":"vllm/vllm-openai:v0.22.0","server_command":"vllm serve openai/gpt-oss-20b --max-num-seqs $CONC --max-num-batched-tokens 8192 FLAGS","args":{},"env":{},"client":{"num_prompts":"$CONC*10","max_concurrency":"$CONC","request_rate":"inf","ignore_eos":true,"isl":64,"osl":32,"range_ratio":0.8,"seed":0,"warmups":"2*$CONC requests before timing"},"notes":""}}"#;
 
-fn sweep(edits: &[(&str, &str)]) -> Vec<Unit> {
+fn sweep(edits: &[(&str, &str)]) -> Vec<Sweep> {
     let text = edits.iter().fold(SWEEP.to_owned(), |text, (from, to)| text.replace(from, to)).replace("FLAGS", "");
-    parse_units("units", &text).unwrap()
+    read_sweeps(&Input::of("units", text)).unwrap()
 }
 
-fn predicted(units: &[Unit]) -> Vec<Prediction> {
+fn predicted(units: &[Sweep]) -> Vec<Prediction> {
     predict(units, 2, &|_| {})
 }
 
@@ -33,18 +34,79 @@ fn each_point_is_answered_in_the_order_of_the_units_whatever_the_jobs() {
 
 #[test]
 fn a_point_that_cannot_run_is_a_line_with_its_reason_and_no_figure() {
-    for (edits, reason) in [
-        (&[("\"vllm\"", "\"sglang\"")][..], "engine `sglang` is not modelled"),
-        (&[("v0.22.0", "nightly-93d8f834")], "names no release"),
-        (&[("openai/gpt-oss-20b", "nobody/nothing")], "model `nobody/nothing` is not in the catalog"),
-        (&[("FLAGS", "--pipeline-parallel-size 2")], "pipeline"),
-        (&[("\"h100\"", "\"h1000\"")], "no chip `h1000`"),
+    for (edits, code, subject, text) in [
+        (
+            &[("\"vllm\"", "\"sglang\""), ("-vllm-", "-sglang-")][..],
+            ReasonCode::EngineUnsupported,
+            "sglang",
+            "engine `sglang` is not modelled",
+        ),
+        (&[("vllm-openai:v0.22.0", "vllm-openai")], ReasonCode::BuildUnparseable, "launch.image", "has no tag"),
+        (&[("openai/gpt-oss-20b", "nobody/nothing")], ReasonCode::NotInCatalog, "nobody/nothing", "no model `nobody/nothing`"),
+        (&[("h100", "h1000")], ReasonCode::NotInCatalog, "h1000", "no chip `h1000`"),
+        (&[("FLAGS", "--pipeline-parallel-size 2")], ReasonCode::FieldNotModelled, "--pipeline-parallel-size", "is not modelled"),
+        (&[("FLAGS", "--no-such-flag 2")], ReasonCode::FieldNotInRelease, "--no-such-flag", "unrecognized arguments"),
+        (&[("FLAGS", "--port 'x")], ReasonCode::LaunchUnreadable, "launch.server_command", "quotes do not balance"),
+        (&[("FLAGS", "--max-model-len 48"), ("\"osl\":32", "\"osl\":40")], ReasonCode::RunRefused, "requests", "requests were refused: "),
+        (&[("\"request_rate\":\"inf\",", "")], ReasonCode::ValueNotRecorded, "client.request_rate", "was not recorded"),
+        (&[("\"inf\"", "8")], ReasonCode::FieldNotModelled, "client.request_rate", "is 8; only \"inf\" is simulated"),
     ] {
         let [answer, ..] = &predicted(&sweep(edits))[..] else { panic!("three points") };
-        let refused = answer.refused.as_deref().unwrap_or("nothing");
-        assert!(refused.contains(reason), "{refused}");
-        assert_eq!((answer.grade, answer.mean_ttft_us, answer.kv_tokens), (Grade::G5, None, None));
+        let [reason] = &answer.grade_reasons[..] else { panic!("one reason: {answer:?}") };
+        assert_eq!((reason.code, reason.subject.as_str()), (code, subject), "{reason:?}");
+        assert!(reason.text.contains(text), "{reason:?}");
+        assert_eq!(
+            (answer.grade, answer.mean_ttft_us, answer.kv_tokens, &answer.refused),
+            (Grade::G5, None, None, &Some(reason.text.clone()))
+        );
     }
+}
+
+/// The codes of the first point's reasons that are not about prices, and its grade.
+fn graded(edits: &[(&str, &str)]) -> (Vec<ReasonCode>, Grade) {
+    let answer = predicted(&sweep(edits)).remove(0);
+    let about_prices = |code: ReasonCode| code.is_about_prices() || code == ReasonCode::CoefficientExtrapolated;
+    (answer.grade_reasons.iter().map(|reason| reason.code).filter(|code| !about_prices(*code)).collect(), answer.grade)
+}
+
+/// The edit that gives the sweep a server log.
+fn logged(settings: &str) -> (&'static str, String) {
+    ("\"launch\":", format!("\"settings\":{{\"all\":{settings},\"by_concurrency\":{{}}}},\"launch\":"))
+}
+
+#[test]
+fn the_build_that_ran_decides_between_an_estimate_and_another_version() {
+    let image = |tag: &str| format!("vllm-openai:{tag}");
+    let of = |tag: &str, line: &str| graded(&[("vllm-openai:v0.22.0", &image(tag)), ("FLAGS", line)]);
+    let always = [ReasonCode::SettingsUnlogged, ReasonCode::ClientDiffers];
+    assert_eq!(of(&format!("v{}", blis_vllm::RELEASE), ""), (always.to_vec(), Grade::G2));
+    assert_eq!(of("v0.22.0", ""), ([&always[..], &[ReasonCode::OtherRelease]].concat(), Grade::G4));
+    assert_eq!(of("nightly-93d8f834", ""), ([&always[..], &[ReasonCode::NightlyBuild]].concat(), Grade::G4));
+    assert_eq!(of("mine", ""), ([&always[..], &[ReasonCode::CustomBuild]].concat(), Grade::G4));
+    let [unlogged, client] = always;
+    let codes = vec![unlogged, ReasonCode::SettingTranslated, ReasonCode::SpellingsAssumed, client, ReasonCode::NightlyBuild];
+    assert_eq!(of("nightly-93d8f834", "--disable-log-requests"), (codes, Grade::G4), "an earlier spelling in a build of no release");
+}
+
+#[test]
+fn what_the_log_says_was_passed_is_what_the_line_states() {
+    let of = |settings: &str| {
+        let (from, to) = logged(settings);
+        graded(&[(from, &to)])
+    };
+    let agreed = vec![ReasonCode::ClientDiffers, ReasonCode::OtherRelease];
+    let passed = r#"{"passed":{"max_num_batched_tokens":8192.0,"model":"openai/gpt-oss-20b"},"resolved":{"engine_version":"0.22.0"}}"#;
+    assert_eq!(of(passed), (agreed, Grade::G4));
+    for contradiction in [
+        passed.replace("8192", "4096"),
+        passed.replace("max_num_batched_tokens", "block_size"),
+        passed.replace("gpt-oss-20b", "gpt-oss-120b"),
+        passed.replace("0.22.0", "0.21.0"),
+    ] {
+        assert_eq!(of(&contradiction), (vec![ReasonCode::ValueConflict], Grade::G5), "{contradiction}");
+    }
+    let resolved = passed.replace("\"engine_version\"", "\"max_num_batched_tokens\":2048,\"engine_version\"");
+    assert_eq!(of(&resolved).0[0], ReasonCode::ResolutionDiffers);
 }
 
 #[test]

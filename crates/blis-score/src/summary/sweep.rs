@@ -4,9 +4,9 @@ use blis_contracts::provenance::Method;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::prediction::Grade;
+use crate::grade::{Grade, GradeReason};
+use crate::sweep::Settings;
 
 /// A sweep with its points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -55,7 +55,7 @@ pub struct Deployment {
     /// Environment variables of the server.
     pub env: IndexMap<String, String>,
     /// What the server's log says it was passed and resolved; null where none was kept.
-    pub logged: Option<Value>,
+    pub logged: Option<Settings>,
 }
 
 /// Whether a unit's settings are known from the server itself.
@@ -91,7 +91,7 @@ pub struct PointSummary {
     /// Its grade; null where no prediction answers it.
     pub grade: Option<Grade>,
     /// Why the grade is not better.
-    pub grade_reasons: Vec<String>,
+    pub grade_reasons: Vec<GradeReason>,
     /// Why there are no simulated figures.
     pub refused: Option<String>,
     /// The simulation.

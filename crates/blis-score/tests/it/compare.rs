@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use blis_score::compare::{Inputs, compare};
-use blis_score::prediction::Grade;
+use blis_score::grade::{Grade, ReasonCode};
 use blis_score::summary::{BlockerKind, Dimension, Figure, Lane, Latency, Outcome, Summary};
 
 use crate::fixture::{self, file, measured, predictions, summary, units};
@@ -173,18 +173,19 @@ fn verdicts_are_held_to_stricter_levels_the_more_lanes_there_are() {
 #[test]
 fn the_backlog_ranks_by_points_and_names_what_stands_alone() {
     let summary = known_summary();
-    let rows: Vec<(BlockerKind, &str, usize, usize)> =
-        summary.backlog.iter().map(|row| (row.kind, row.what.as_str(), row.points, row.alone)).collect();
+    let rows: Vec<_> = summary.backlog.iter().map(|row| (row.kind, row.code, row.subject.as_str(), row.points, row.alone)).collect();
     assert_eq!(
         rows,
         [
-            (BlockerKind::Demoted, "ran 1.2.0", 36, 24),
-            (BlockerKind::Price, "roofline", 36, 36),
-            (BlockerKind::Refused, "engine `other` is not modelled", 12, 12),
-            (BlockerKind::Demoted, "a flag <stands> for another", 12, 0),
+            (BlockerKind::Price, ReasonCode::CoefficientNotFitted, "roofline", 36, 36),
+            (BlockerKind::Demoted, ReasonCode::OtherRelease, "1.2.0", 27, 18),
+            (BlockerKind::Refused, ReasonCode::EngineUnsupported, "other", 12, 12),
+            (BlockerKind::Demoted, ReasonCode::SettingTranslated, "--old", 12, 0),
+            (BlockerKind::Demoted, ReasonCode::ClientDiffers, "prompt lengths", 9, 6),
         ]
     );
-    assert_eq!((summary.backlog[2].models.as_slice(), summary.backlog[1].time_percent), (&["gamma3-1b".to_owned()][..], Some(25.0)));
+    assert_eq!((summary.backlog[2].models.as_slice(), summary.backlog[0].time_percent), (&["gamma3-1b".to_owned()][..], Some(25.0)));
+    assert_eq!(summary.backlog[2].what, "engine `other` is not modelled");
 }
 
 #[test]

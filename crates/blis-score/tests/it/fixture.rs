@@ -72,12 +72,21 @@ pub(crate) fn predictions(factor: impl Fn(usize, u32) -> f64) -> Lines {
 
 fn answered(unit: &Value, concurrency: u32, factor: f64) -> Value {
     let (tpot, ttft) = truth(concurrency);
-    let reasons = if unit["label"] == "1k8k" { vec!["ran 1.2.0", "a flag <stands> for another"] } else { vec!["ran 1.2.0"] };
+    let reason = |code: &str, subject: &str, text: &str| json!({"code": code, "subject": subject, "text": text});
+    let mut reasons = vec![reason("coefficient_not_fitted", "roofline", "25 % of the time")];
+    reasons.push(match concurrency {
+        2 => reason("client_differs", "prompt lengths", "lengths were not verified"),
+        _ => reason("other_release", "1.2.0", "ran 1.2.0"),
+    });
+    if unit["label"] == "1k8k" {
+        reasons.push(reason("setting_translated", "--old", "a flag <stands> for another"));
+    }
     json!({
         "scenario": unit["scenario"], "label": unit["label"], "concurrency": concurrency, "mean_ttft_us": ttft * factor, "mean_tpot_us": tpot * factor,
         "p50_ttft_us": ttft, "p90_ttft_us": ttft, "p99_ttft_us": ttft, "p50_tpot_us": tpot, "p90_tpot_us": tpot, "p99_tpot_us": tpot,
         "output_tok_s": 100.0, "kv_tokens": 1500, "preemptions": 0, "grade": if concurrency == 2 { "G2" } else { "G4" }, "grade_reasons": reasons,
         "refused": null, "price_ranks": {"measured": 0.75, "roofline": 0.25}, "seconds": 10.0,
+        "frame": {"start": "empty", "warm_up": 0, "stop": "10 requests", "window_start_s": 0.0, "window_end_s": 10.0, "concurrency": 1.5},
     })
 }
 
@@ -86,7 +95,7 @@ fn refused(unit: &Value, concurrency: u32) -> Value {
     json!({
         "scenario": unit["scenario"], "label": unit["label"], "concurrency": concurrency, "mean_ttft_us": null, "mean_tpot_us": null,
         "p50_ttft_us": null, "p90_ttft_us": null, "p99_ttft_us": null, "p50_tpot_us": null, "p90_tpot_us": null, "p99_tpot_us": null,
-        "output_tok_s": null, "kv_tokens": null, "preemptions": null, "grade": "G5", "grade_reasons": [reason], "refused": reason, "price_ranks": null, "seconds": null,
+        "output_tok_s": null, "kv_tokens": null, "preemptions": null, "grade": "G5", "grade_reasons": [{"code": "engine_unsupported", "subject": "other", "text": reason}], "refused": reason, "price_ranks": null, "frame": null, "seconds": null,
     })
 }
 

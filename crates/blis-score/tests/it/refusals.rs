@@ -75,7 +75,13 @@ fn predictions_of_another_version_or_against_themselves_are_refused() {
     let drop = |lines: &mut Vec<Value>| drop(lines[6].as_object_mut().unwrap().remove("p90_ttft_us"));
     check("predictions", drop, &format!("predictions:7: {version}: missing field `p90_ttft_us`"));
     check("predictions", |lines| lines[6]["grade"] = json!("G9"), "unknown variant `G9`");
-    check("predictions", |lines| lines[6]["grade"] = json!("G5"), "predictions:7: grade G5 contradicts the rest");
+    check("predictions", |lines| lines[6]["grade"] = json!("G5"), "predictions:7: grade G5 contradicts its reasons, which make it G4");
+    let scored_none = |lines: &mut Vec<Value>| {
+        lines[6]["grade"] = json!("G5");
+        lines[6]["grade_reasons"][1]["code"] = json!("run_refused");
+    };
+    check("predictions", scored_none, "predictions:7: grade G5 contradicts the rest");
+    check("predictions", |lines| lines[6]["grade_reasons"][1]["code"] = json!("bad_luck"), "unknown variant `bad_luck`");
     check("predictions", |lines| lines[6]["mean_tpot_us"] = json!(null), "predictions:7: grade G4 contradicts the rest");
     check("predictions", |lines| lines[6]["p50_tpot_us"] = json!(0.0), "predictions:7: a predicted time is 0");
     check(

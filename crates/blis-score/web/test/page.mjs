@@ -148,7 +148,7 @@ async function views(open, run) {
   const point = sweep.points.find(({ price_ranks }) => price_ranks);
   await open(`#${new URLSearchParams({ sweep: `${sweep.scenario} ${sweep.label}`, point: point.concurrency, latency: "ttft", dimension: "concurrency" })}`);
   const text = await run("return document.querySelector('#sweeps tr.why').textContent");
-  for (const reason of point.grade_reasons) assert.ok(text.includes(reason), `${reason} is not among the details`);
+  for (const reason of point.grade_reasons) assert.ok(text.includes(reason.text), `${reason.text} is not among the details`);
   for (const method of Object.keys(point.price_ranks)) assert.ok(text.includes(method.replaceAll("_", " ")), `${method} is not among the prices`);
   await numbers(run, "concurrency");
 }

@@ -44,7 +44,7 @@ fn succeed(flags: &str) -> (Run, Vec<RequestRecord>) {
 
 fn refusal(flags: &str, edits: &[(&str, &str)]) -> (String, String) {
     match attempt(flags, edits) {
-        Err(RunError::Scenario(problem)) => (problem.path, problem.message),
+        Err(RunError::Scenario(problem) | RunError::Start(problem, _)) => (problem.path, problem.message),
         other => panic!("expected a refusal, found {other:?}"),
     }
 }

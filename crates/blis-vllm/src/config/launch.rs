@@ -40,6 +40,11 @@ impl Stated {
         &self.model
     }
 
+    /// What the line states for a field, by upstream's name of it; earlier spellings count as what they mean now.
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.statements.value(key)
+    }
+
     /// Translations and warnings so far.
     pub fn notes(&self) -> &[String] {
         &self.statements.notes

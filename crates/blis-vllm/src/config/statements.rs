@@ -51,6 +51,11 @@ impl Statements {
         self.by_key.get(setting.key()).filter(|statement| !statement.value.is_null())
     }
 
+    /// What was stated for the field of that name.
+    pub(super) fn value(&self, key: &str) -> Option<&Value> {
+        self.by_key.get(key).map(|statement| &statement.value)
+    }
+
     /// Whether a setting is stated as null.
     pub(super) fn states_null(&self, setting: Setting) -> bool {
         self.by_key.get(setting.key()).is_some_and(|statement| statement.value.is_null())

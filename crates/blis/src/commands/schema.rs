@@ -7,9 +7,9 @@ use blis_contracts::scenario::Scenario;
 use blis_score::compare::measured::{Measured, Peers};
 use blis_score::ledger::ingest::{IngestReport, Unit};
 use blis_score::ledger::roles::RoleLine;
-use blis_score::ledger::sweep::Sweep;
 use blis_score::prediction::Prediction;
 use blis_score::summary::Summary;
+use blis_score::sweep::Sweep;
 use clap::ValueEnum;
 use schemars::schema_for;
 

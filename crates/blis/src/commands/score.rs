@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use blis_score::predict::predict;
-use blis_score::unit::read_units;
+use blis_score::sweep::read_sweeps;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -66,11 +66,11 @@ fn same_file(one: &Path, other: &Path) -> bool {
 
 /// The predictions, one JSON object a line.
 fn predictions(units: &Path, jobs: usize) -> Result<String, Failure> {
-    let units = read_units(units).map_err(|error| Failure::input(error.to_string(), None))?;
-    let points = units.iter().map(|unit| unit.concurrency.len()).sum::<usize>();
+    let sweeps = read_sweeps(&compare::open(units)?).map_err(|error| Failure::input(error.to_string(), None))?;
+    let points = sweeps.iter().map(|sweep| sweep.concurrency.len()).sum::<usize>();
     let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} points, {eta} left");
     let bar = ProgressBar::new(points as u64).with_style(style.expect("the template names keys that indicatif has"));
-    let predictions = predict(&units, jobs, &|done| bar.set_position(done as u64));
+    let predictions = predict(&sweeps, jobs, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let line = |prediction| serde_json::to_string(prediction).expect("a prediction has text keys and finite numbers") + "\n";
     Ok(predictions.iter().map(line).collect())

@@ -128,12 +128,32 @@ fn the_example_scenarios_are_valid_and_can_be_explained() {
 }
 
 #[test]
+fn a_result_becomes_a_page_and_anything_else_is_refused_by_its_line() {
+    let bench = Bench::new("report", CHAT);
+    let run = bench.blis(&["run", "scenario.yaml", "--format", "json"]);
+    bench.write("result.json", &run.stdout);
+    let output = bench.blis(&["report", "result.json", "--out", "report.html"]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", show(&output));
+    let page = bench.read("report.html");
+    assert!(page.starts_with("<!doctype html>") && page.contains("What requests waited for"));
+    bench.write("cut.json", &run.stdout[..run.stdout.len() / 2]);
+    let refused = bench.blis(&["report", "cut.json", "--out", "cut.html"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(show(&refused).contains("not a Result as this version writes it"), "{}", show(&refused));
+    assert!(!bench.files().contains(&"cut.html".to_owned()));
+}
+
+#[test]
 fn units_become_predictions_and_refusals() {
     let bench = Bench::new("score", CHAT);
     let unit = |label: &str, command: &str| {
-        let client = r#"{"isl": 64, "osl": 16, "range_ratio": 0.8, "seed": 0, "num_prompts": "$CONC*10", "warmups": "none"}"#;
-        let launch = format!(r#"{{"image": "vllm/vllm-openai:v0.22.0", "server_command": "{command}", "env": {{}}, "client": {client}}}"#);
-        let name = format!(r#""scenario": "llama", "label": "{label}", "framework": "vllm", "gpu": "h200", "run_date": null"#);
+        let client = r#"{"isl": 64, "osl": 16, "range_ratio": 0.8, "seed": 0, "num_prompts": "$CONC*10", "max_concurrency": "$CONC", "request_rate": "inf", "ignore_eos": true, "warmups": "none"}"#;
+        let server = format!(r#""image": "vllm/vllm-openai:v0.22.0", "server_command": "{command}", "args": {{}}, "env": {{}}"#);
+        let launch = format!(r#"{{"script": "a.sh@12345678", {server}, "notes": "", "client": {client}}}"#);
+        let layout = r#""precision": "bf16", "parallel": {"tp": 1, "pp": 1, "adp": 1, "mtp": 1, "mep": 1}"#;
+        let name = format!(
+            r#""scenario": "llama-h200-bf16-vllm-tp1", "label": "{label}", "framework": "vllm", "gpu": "h200", {layout}, "run_date": null"#
+        );
         format!("{{{name}, \"concurrency\": [2, 4], \"launch\": {launch}}}\n")
     };
     let served = unit("64/16", "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 4096");
@@ -145,6 +165,7 @@ fn units_become_predictions_and_refusals() {
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 4, "{text}");
     assert!(lines[..2].iter().all(|line| line["mean_ttft_us"].is_number() && line["refused"].is_null()), "{text}");
+    assert!(lines[2..].iter().all(|line| line["grade_reasons"][0]["code"] == "field_not_modelled"), "{text}");
     assert!(lines[2..].iter().all(|line| line["refused"].as_str().unwrap().contains("pipeline")), "{text}");
     let many = bench.blis(&["score", "predict", "units.jsonl", "--jobs", "3", "--out", "predictions.jsonl"]);
     assert!(many.status.success() && many.stdout.is_empty(), "{}", show(&many));

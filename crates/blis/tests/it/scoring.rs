@@ -7,7 +7,7 @@ pub(crate) const SWEEP: &str = concat!(
     r#"{"scenario":"toy-1b-h100-bf16-vllm-tp1.yaml","label":"1k1k","framework":"vllm","gpu":"h100","precision":"bf16","#,
     r#""parallel":{"tp":1,"pp":1,"adp":1,"mtp":1,"mep":1},"run_date":"2026-01-02","concurrency":[1,4],"launch":{"script":"a.sh@12345678","#,
     r#""image":"example/vllm:v0.9.0","server_command":"vllm serve toy/Toy-1B","args":{},"env":{},"notes":"","client":{"isl":1024,"osl":1024,"#,
-    r#""range_ratio":0.8,"seed":0,"num_prompts":"$CONC*10","warmups":"none"}}}"#,
+    r#""range_ratio":0.8,"seed":0,"num_prompts":"$CONC*10","max_concurrency":"$CONC","request_rate":"inf","ignore_eos":true,"warmups":"none"}}}"#,
     "\n"
 );
 /// Its measurements.
@@ -36,7 +36,7 @@ fn what_is_predicted_can_be_compared_and_shown() {
     assert!(output.status.success(), "{}", show(&output));
     let summary: serde_json::Value = serde_json::from_str(&bench.read("summary.json")).unwrap();
     assert_eq!((&summary["counts"]["points"], &summary["counts"]["refused"]), (&2.into(), &2.into()));
-    assert_eq!(summary["backlog"][0]["kind"], "refused");
+    assert_eq!((&summary["backlog"][0]["kind"], &summary["backlog"][0]["code"]), (&"refused".into(), &"not_in_catalog".into()));
     let output = bench.blis(&["dashboard", "build", "summary.json", "--out", "site"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "site/index.html\n", "{}", show(&output));
     assert!(bench.read("site/index.html").contains("toy-1b"));

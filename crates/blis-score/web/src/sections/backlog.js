@@ -21,13 +21,13 @@ export function backlog() {
   return [h("div", { class: "tabs" }, tabs), rows.length ? frame : h("p", {}, "Nothing does."), more].filter(Boolean);
 }
 
-function line({ kind, what, engine, points, alone, sweeps, models, chips, time_percent, at }, most) {
+function line({ kind, code, subject, what, engine, points, alone, sweeps, models, chips, time_percent, at }, most) {
   const share = time_percent !== null && h("span", { class: "covers" }, " (", shown(`backlog.${at}.time_percent`, time_percent, percent), " of their time)");
   return h(
     "tr",
     { "data-kind": kind },
     h("td", { class: "kind soft" }, KINDS[kind]),
-    h("th", { scope: "row" }, kind === "price" ? what.replaceAll("_", " ") : what, share),
+    h("th", { scope: "row" }, h("span", { class: "soft" }, `${code.replaceAll("_", " ")}: `), kind === "price" ? subject.replaceAll("_", " ") : what, share),
     h("td", { class: "text" }, engine ?? ""),
     h("td", { class: "metered" }, h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: `width:${(100 * points) / most}%` })), shown(`backlog.${at}.points`, points, count)),
     h("td", {}, shown(`backlog.${at}.alone`, alone, count)),

@@ -1,16 +1,22 @@
 //! A sweep as its source records it: one deployment, run at several concurrencies. One JSON object per line.
+//!
+//! Read strictly: a field that nobody knows is refused. What identifies a run without describing it is carried, and so is what the
+//! client's record says in words. No measured value is among the fields.
 
-use std::collections::BTreeSet;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::jsonl::{Input, InputError, Numbered};
+use crate::jsonl::{Input, InputError, Numbered, unique_keys};
 
 /// What complaints call a line of the file.
-pub(super) const WHAT: &str = "a sweep as its source records it";
+pub(crate) const WHAT: &str = "a sweep as its source records it";
 
 /// One sweep.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -33,9 +39,32 @@ pub struct Sweep {
     /// The concurrency of each of its points.
     pub concurrency: Vec<u32>,
     /// What the engine's own log says it ran with; absent where no log was kept.
-    pub settings: Option<Value>,
+    pub settings: Option<Settings>,
     /// How it was launched.
     pub launch: Launch,
+}
+
+/// What the engine's log says it ran with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// At every concurrency.
+    pub all: Logged,
+    /// At single concurrencies, beside that.
+    #[serde(deserialize_with = "unique_keys")]
+    pub by_concurrency: BTreeMap<u32, Logged>,
+}
+
+/// Settings in a log, by the engine's own names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Logged {
+    /// What the engine was passed.
+    #[serde(default)]
+    pub passed: IndexMap<String, Value>,
+    /// What it made of that.
+    #[serde(default)]
+    pub resolved: IndexMap<String, Value>,
 }
 
 /// Widths of a layout. A width the source does not know is null.
@@ -83,6 +112,20 @@ pub struct Client {
     pub osl: u32,
     /// Smallest length as a share of the largest.
     pub range_ratio: f64,
+    /// Seed of the client's generator.
+    pub seed: u32,
+    /// Number of requests: a number, or text in terms of `$CONC`.
+    pub num_prompts: Value,
+    /// What was sent before the timed requests, in words.
+    pub warmups: String,
+    /// Requests in flight at most, as text.
+    pub max_concurrency: Option<Value>,
+    /// Requests sent a second, as text: `inf` where each is sent as soon as it may be in flight.
+    pub request_rate: Option<Value>,
+    /// Whether every output has the length that was asked for.
+    pub ignore_eos: Option<Value>,
+    /// Where the client's code is from, in words.
+    pub source: Option<String>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: IndexMap<String, Value>,
@@ -97,6 +140,20 @@ impl Sweep {
     /// What was built into the image: its tag.
     pub(crate) fn build(&self) -> &str {
         self.launch.image.rsplit_once(':').map_or(self.launch.image.as_str(), |(_, tag)| tag)
+    }
+
+    /// What the log says was passed at a point.
+    pub(crate) fn passed(&self, concurrency: u32) -> impl Iterator<Item = (&String, &Value)> {
+        self.logged(concurrency).flat_map(|logged| &logged.passed)
+    }
+
+    /// What the log says was resolved at a point.
+    pub(crate) fn resolved(&self, concurrency: u32) -> impl Iterator<Item = (&String, &Value)> {
+        self.logged(concurrency).flat_map(|logged| &logged.resolved)
+    }
+
+    fn logged(&self, concurrency: u32) -> impl Iterator<Item = &Logged> {
+        self.settings.iter().flat_map(move |settings| [Some(&settings.all), settings.by_concurrency.get(&concurrency)]).flatten()
     }
 
     /// Chips that the deployment used.
@@ -141,7 +198,7 @@ pub fn read_sweeps(input: &Input) -> Result<Vec<Sweep>, InputError> {
 }
 
 /// A sweep whose fields agree with each other.
-pub(super) fn checked(input: &Input, line: usize, sweep: Sweep) -> Result<Sweep, InputError> {
+pub(crate) fn checked(input: &Input, line: usize, sweep: Sweep) -> Result<Sweep, InputError> {
     let Sweep { scenario, label, gpu, precision, framework, .. } = &sweep;
     let fault = |message: String| Err(input.at(line, format!("{scenario} {label}: {message}")));
     if sweep.model().is_none_or(str::is_empty) {
