@@ -39,7 +39,8 @@ fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
     total += if attention.qkv_bias { qkv } else { 0 };
     total += if attention.output_bias { hidden } else { 0 };
     total += if attention.sinks { query_heads } else { 0 };
-    total += if attention.qk_norm { 2 * head_dim } else { 0 };
+    let (query_norm, key_norm) = attention.qk_norm_widths();
+    total += query_norm + key_norm;
     match &block.feed_forward {
         FeedForward::Dense(dense) => {
             let network = network(hidden, dense.intermediate_size, dense.gated, dense.bias);
@@ -47,7 +48,7 @@ fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
         }
         FeedForward::MixtureOfExperts(moe) => {
             let expert = network(hidden, moe.intermediate_size, moe.gated, moe.bias);
-            let router = u64::from(moe.experts) * (hidden + u64::from(moe.router_bias));
+            let router = u64::from(moe.experts) * (hidden + u64::from(moe.router_bias) + u64::from(moe.selection_bias));
             LayerCount {
                 total: total + router + u64::from(moe.experts) * expert,
                 router,

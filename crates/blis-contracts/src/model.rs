@@ -108,6 +108,12 @@ pub struct GroupedQueryAttention {
     pub sinks: bool,
     /// A norm over each query and key head.
     pub qk_norm: bool,
+    /// Whether that norm runs over all query heads together, and over all key heads together, instead of over each.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub qk_norm_spans_heads: bool,
+    /// Elements of a head that positions rotate; absent where they rotate all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary_dim: Option<u32>,
     /// Biases on the query, key and value projections.
     pub qkv_bias: bool,
     /// A bias on the output projection.
@@ -160,6 +166,9 @@ pub struct MixtureOfExperts {
     pub bias: bool,
     /// Whether the router carries a bias.
     pub router_bias: bool,
+    /// Whether a 32-bit value per expert is added to the scores by which experts are picked, and to nothing else.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub selection_bias: bool,
     /// How the experts are stored and multiplied.
     pub expert_format: MatmulFormat,
     /// How the router is stored and multiplied.
@@ -203,6 +212,26 @@ pub struct PublishedCount {
     pub active: Option<String>,
     /// Where it is printed.
     pub source: String,
+}
+
+/// Leaves a fact out of a written graph where it does not hold.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl GroupedQueryAttention {
+    /// Elements of a head that positions rotate.
+    pub fn rotated(&self) -> u32 {
+        self.rotary_dim.unwrap_or(self.head_dim)
+    }
+
+    /// Parameters of the norms over queries and over keys, in this order.
+    pub fn qk_norm_widths(&self) -> (u64, u64) {
+        let head_dim = u64::from(self.head_dim);
+        let heads = |count: u32| if self.qk_norm_spans_heads { u64::from(count) } else { 1 };
+        if self.qk_norm { (heads(self.query_heads) * head_dim, heads(self.kv_heads) * head_dim) } else { (0, 0) }
+    }
 }
 
 impl ModelGraph {

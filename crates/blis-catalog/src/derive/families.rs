@@ -14,6 +14,17 @@ pub(crate) enum AttentionBias {
     Stated,
 }
 
+/// Whether queries and keys are normed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QkNorm {
+    /// They are not.
+    None,
+    /// Each head by itself.
+    PerHead,
+    /// All query heads together and all key heads together, where `use_qk_norm` is set.
+    PerLayer,
+}
+
 /// Which layers see a window of the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WindowRule {
@@ -60,8 +71,8 @@ pub(crate) struct Family {
     pub(crate) model_type: &'static str,
     pub(crate) attention_bias: AttentionBias,
     pub(crate) window: WindowRule,
-    /// A norm over each query and key head.
-    pub(crate) qk_norm: bool,
+    /// A norm over queries and keys.
+    pub(crate) qk_norm: QkNorm,
     /// A learned sink logit per query head.
     pub(crate) sinks: bool,
     /// Norms over the residual stream in one layer.
@@ -69,6 +80,9 @@ pub(crate) struct Family {
     /// What `tie_word_embeddings` means where it is absent.
     pub(crate) tied_by_default: bool,
     pub(crate) feed_forward: FeedForwardKind,
+    /// Whether the configuration states how scores become a choice of experts and which part of a head positions rotate
+    /// (`scoring_func`, `use_routing_bias`, `shared_intermediate_size`, `rotary_dim`).
+    pub(crate) states_routing: bool,
     /// Keys that only this architecture has and that leave its shape alone.
     pub(crate) without_effect: &'static [&'static str],
 }
@@ -78,11 +92,12 @@ const DENSE: Family = Family {
     model_type: "llama",
     attention_bias: AttentionBias::Stated,
     window: WindowRule::Full,
-    qk_norm: false,
+    qk_norm: QkNorm::None,
     sinks: false,
     norms: 2,
     tied_by_default: false,
     feed_forward: FeedForwardKind::Dense,
+    states_routing: false,
     without_effect: &[],
 };
 
@@ -108,7 +123,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         architecture: "Gemma3ForCausalLM",
         model_type: "gemma3_text",
         window: WindowRule::Pattern,
-        qk_norm: true,
+        qk_norm: QkNorm::PerHead,
         norms: 4,
         tied_by_default: true,
         without_effect: &[
@@ -132,6 +147,24 @@ pub(crate) const FAMILIES: &[Family] = &[
     },
     DENSE,
     Family {
+        architecture: "MiniMaxM2ForCausalLM",
+        model_type: "minimax_m2",
+        window: WindowRule::Every,
+        qk_norm: QkNorm::PerLayer,
+        feed_forward: MIXTRAL_EXPERTS,
+        states_routing: true,
+        // The modules for multi-token prediction are no part of the published checkpoints.
+        without_effect: &[
+            "auto_map",
+            "mtp_transformer_layers",
+            "num_mtp_modules",
+            "partial_rotary_factor",
+            "router_jitter_noise",
+            "use_mtp",
+        ],
+        ..DENSE
+    },
+    Family {
         architecture: "MistralForCausalLM",
         model_type: "mistral",
         attention_bias: AttentionBias::Never,
@@ -154,12 +187,12 @@ pub(crate) const FAMILIES: &[Family] = &[
         window: WindowRule::UpperLayers,
         ..DENSE
     },
-    Family { architecture: "Qwen3ForCausalLM", model_type: "qwen3", window: WindowRule::UpperLayers, qk_norm: true, ..DENSE },
+    Family { architecture: "Qwen3ForCausalLM", model_type: "qwen3", window: WindowRule::UpperLayers, qk_norm: QkNorm::PerHead, ..DENSE },
     Family {
         architecture: "Qwen3MoeForCausalLM",
         model_type: "qwen3_moe",
         window: WindowRule::UpperLayers,
-        qk_norm: true,
+        qk_norm: QkNorm::PerHead,
         feed_forward: QWEN3_EXPERTS,
         without_effect: &["norm_topk_prob"],
         ..DENSE

@@ -150,8 +150,9 @@ impl Expected {
             self.vector(format!("{prefix}.self_attn.sinks"), attention.query_heads.into());
         }
         if attention.qk_norm {
-            self.vector(format!("{prefix}.self_attn.q_norm.weight"), head_dim);
-            self.vector(format!("{prefix}.self_attn.k_norm.weight"), head_dim);
+            let (query, key) = attention.qk_norm_widths();
+            self.vector(format!("{prefix}.self_attn.q_norm.weight"), query);
+            self.vector(format!("{prefix}.self_attn.k_norm.weight"), key);
         }
         let around = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"];
         for norm in &around[..(block.norms as usize).min(around.len())] {
@@ -172,6 +173,9 @@ impl Expected {
                 let experts = u64::from(moe.experts);
                 let (width, format) = (moe.intermediate_size, moe.expert_format.weights);
                 self.linear(&format!("{module}.{}", family.router_module()), experts, hidden, moe.router_format.weights, moe.router_bias);
+                if moe.selection_bias {
+                    self.tensors.insert(format!("{module}.e_score_correction_bias"), (element(FormatName::Fp32), vec![experts]));
+                }
                 match family.feed_forward {
                     FeedForwardKind::StackedExperts => {
                         self.stacked(&format!("{module}.experts.gate_up_proj"), experts, 2 * width, hidden, format);

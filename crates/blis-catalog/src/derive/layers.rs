@@ -4,7 +4,7 @@ use blis_contracts::format::MatmulFormat;
 use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
 
 use super::DeriveError;
-use super::families::{AttentionBias, Family, FeedForwardKind, WindowRule};
+use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule};
 use super::keys::Keys;
 use super::quantisation::Quantisation;
 use crate::patterns::CONFIG;
@@ -22,6 +22,8 @@ pub(crate) struct Shape {
     query_heads: u32,
     kv_heads: u32,
     head_dim: u32,
+    rotary_dim: Option<u32>,
+    qk_norm: QkNorm,
     qkv_bias: bool,
     output_bias: bool,
 }
@@ -51,10 +53,38 @@ impl Shape {
             query_heads,
             kv_heads,
             head_dim,
+            rotary_dim: rotary_dim(keys, family, head_dim)?,
+            qk_norm: qk_norm(keys, family)?,
             qkv_bias: stated || family.attention_bias == AttentionBias::QueryKeyValue,
             output_bias: stated,
         })
     }
+}
+
+/// The part of a head that positions rotate, where an architecture states one that is not the whole.
+fn rotary_dim(keys: &Keys<'_>, family: &Family, head_dim: u32) -> Result<Option<u32>, DeriveError> {
+    if !family.states_routing {
+        return Ok(None);
+    }
+    match keys.small("rotary_dim")? {
+        Some(rotated) if rotated > head_dim => {
+            Err(keys.wrong("rotary_dim", &Tree::Natural(rotated.into()), &format!("at most head_dim ({head_dim})")))
+        }
+        stated => Ok(stated.filter(|&rotated| rotated < head_dim)),
+    }
+}
+
+/// Whether queries and keys are normed, and how; an architecture whose configuration decides must norm all heads together.
+fn qk_norm(keys: &Keys<'_>, family: &Family) -> Result<QkNorm, DeriveError> {
+    if family.qk_norm != QkNorm::PerLayer {
+        return Ok(family.qk_norm);
+    }
+    match keys.text("qk_norm_type")? {
+        None | Some("per_layer") => {}
+        Some(other) => return Err(keys.wrong("qk_norm_type", &Tree::Text(other.to_owned()), "per_layer")),
+    }
+    let used = keys.required("use_qk_norm", keys.flag("use_qk_norm")?)?;
+    Ok(if used { QkNorm::PerLayer } else { QkNorm::None })
 }
 
 /// The width of a head where none is stated: the residual stream divided evenly.
@@ -80,7 +110,9 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
             head_dim: shape.head_dim,
             window,
             sinks: family.sinks,
-            qk_norm: family.qk_norm,
+            qk_norm: shape.qk_norm != QkNorm::None,
+            qk_norm_spans_heads: shape.qk_norm == QkNorm::PerLayer,
+            rotary_dim: shape.rotary_dim,
             qkv_bias: shape.qkv_bias,
             output_bias: shape.output_bias,
             qkv_format: same(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
@@ -116,6 +148,7 @@ struct MoeShape {
     top_k: u32,
     width: u64,
     stacked: bool,
+    selection_bias: bool,
     router: String,
     up: [String; 2],
     down: String,
@@ -156,6 +189,7 @@ impl Networks {
                 gated: true,
                 bias: moe.stacked,
                 router_bias: moe.stacked,
+                selection_bias: moe.selection_bias,
                 expert_format,
                 router_format: same(&[&moe.router])?,
             }));
@@ -191,7 +225,26 @@ fn moe_shape(
         return Err(keys.wrong("num_experts_per_tok", &Tree::Natural(top_k.into()), &format!("at most {count} ({experts})")));
     }
     let router = format!("{}.{}", family.feed_forward_module(), family.router_module());
-    Ok(MoeShape { experts, top_k, width, stacked: family.feed_forward == FeedForwardKind::StackedExperts, router, up: [gate, up], down })
+    let stacked = family.feed_forward == FeedForwardKind::StackedExperts;
+    let selection_bias = selection_bias(keys, family)?;
+    Ok(MoeShape { experts, top_k, width, stacked, selection_bias, router, up: [gate, up], down })
+}
+
+/// Whether scores get a bias before experts are picked; refuses a score or a shared expert that is not that of the architecture.
+fn selection_bias(keys: &Keys<'_>, family: &Family) -> Result<bool, DeriveError> {
+    if !family.states_routing {
+        return Ok(false);
+    }
+    match keys.text("scoring_func")? {
+        Some("sigmoid") => {}
+        Some(other) => return Err(keys.wrong("scoring_func", &Tree::Text(other.to_owned()), "sigmoid")),
+        None => keys.required("scoring_func", None)?,
+    }
+    match keys.any("shared_intermediate_size") {
+        None | Some(Tree::Natural(0)) => {}
+        Some(other) => return Err(keys.wrong("shared_intermediate_size", other, "0, as no shared expert is understood")),
+    }
+    Ok(keys.flag("use_routing_bias")?.unwrap_or(false))
 }
 
 fn dense_layers(keys: &Keys<'_>) -> Result<Vec<u64>, DeriveError> {
@@ -208,6 +261,14 @@ fn windows(keys: &Keys<'_>, family: &Family, layers: u32) -> Result<Vec<Option<u
     let window = keys.small("sliding_window")?;
     let every = |choose: &dyn Fn(u32) -> bool| (0..layers).map(|index| window.filter(|_| choose(index))).collect();
     if family.window == WindowRule::Every {
+        if let Some(kinds) = keys.any("attn_type_list") {
+            let full = kinds
+                .as_sequence()
+                .is_some_and(|kinds| kinds.len() == layers as usize && kinds.iter().all(|kind| *kind == Tree::Natural(1)));
+            if !full {
+                return Err(keys.wrong("attn_type_list", kinds, &format!("1, softmax attention, for each of the {layers} layers")));
+            }
+        }
         return Ok(every(&|_| true));
     }
     let upper = if family.window == WindowRule::UpperLayers {

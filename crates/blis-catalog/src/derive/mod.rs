@@ -28,7 +28,7 @@ use crate::patterns::{CONFIG, ENTRY, QUANTISATION_CONFIG};
 use crate::tree::Tree;
 pub use source::{derive_catalog_model, derive_directory};
 
-use families::{FAMILIES, Family, WITHOUT_EFFECT};
+use families::{FAMILIES, Family, QkNorm, WITHOUT_EFFECT};
 use headers::Headers;
 use keys::Keys;
 
@@ -158,7 +158,7 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
     let declared = keys.any("quantization_config");
     let (modelopt_file, modelopt) = modelopt_declaration(inputs)?;
     let quantisation = quantisation::read(declared, modelopt.as_ref().map(|tree| (modelopt_file.as_str(), tree)), dtype)?;
-    if family.qk_norm && headers.is_empty() {
+    if family.qk_norm == QkNorm::PerHead && headers.is_empty() {
         inferred.push(format!("a norm over each query and key head: part of {}", family.architecture));
     }
     if let Some(stated) = &inputs.entry.quantisation {

@@ -7,13 +7,16 @@ pub(crate) struct Pattern {
     glob: String,
     /// Whether a match of the name's first dotted parts is enough.
     covers_children: bool,
+    /// Whether it is one part of a dotted name, and so covers modules of that name wherever they stand.
+    names_a_part: bool,
 }
 
 impl Pattern {
     /// Reads a pattern; nothing where it uses more of the regular-expression language than is understood.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let Some(expression) = text.strip_prefix("re:") else {
-            return Some(Self { glob: text.to_owned(), covers_children: true });
+            let names_a_part = !text.contains(['.', '*', '?']);
+            return Some(Self { glob: text.to_owned(), covers_children: true, names_a_part });
         };
         let (expression, anchored) = match expression.strip_suffix('$') {
             Some(rest) => (rest, true),
@@ -39,13 +42,16 @@ impl Pattern {
         if !anchored {
             glob.push('*');
         }
-        Some(Self { glob, covers_children: false })
+        Some(Self { glob, covers_children: false, names_a_part: false })
     }
 
     /// Whether the pattern covers a module.
     pub(crate) fn covers(&self, module: &str) -> bool {
         let glob = self.glob.as_bytes();
         if matches(glob, module.as_bytes()) {
+            return true;
+        }
+        if self.names_a_part && module.split('.').any(|part| part == self.glob) {
             return true;
         }
         let parents = || module.match_indices('.').map(|(end, _)| &module[..end]);
@@ -93,6 +99,12 @@ mod tests {
         assert!(covers("lm_head", "lm_head"));
         assert!(covers("model.layers.1.mlp", "model.layers.1.mlp.gate"));
         assert!(!covers("model.layers.1", "model.layers.10.mlp.gate"));
+    }
+
+    #[test]
+    fn a_name_without_dots_covers_modules_of_that_name_anywhere() {
+        assert!(covers("gate", "model.layers.3.block_sparse_moe.gate"));
+        assert!(!covers("gate", "model.layers.3.mlp.gate_proj"));
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn read_fp8(keys: &Keys<'_>, dtype: FormatName) -> Result<Quantisation, DeriveEr
         None => keys.required("activation_scheme", None)?,
     }
     match keys.text("fmt")? {
-        None | Some("e4m3") => {}
+        None | Some("e4m3" | "float8_e4m3fn") => {}
         Some(other) => return Err(keys.wrong("fmt", &Tree::Text(other.to_owned()), "e4m3")),
     }
     let mut excluded = patterns(keys, "modules_to_not_convert")?;

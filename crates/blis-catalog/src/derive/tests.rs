@@ -71,7 +71,7 @@ fn every_graph_whose_configuration_is_committed_derives_to_what_is_committed() {
         assert_eq!(write_graph(&graph), write_graph(&catalog.model(model).unwrap()), "{model}");
         derived += 1;
     }
-    assert!(derived >= 7, "only {derived} models have their configuration here");
+    assert!(derived >= 13, "only {derived} models have their configuration here");
 }
 
 #[test]
@@ -80,6 +80,8 @@ fn parameter_counts_are_the_published_ones() {
     let count = |model: &str| catalog.model(model).unwrap().parameters;
     assert_eq!(count("llama-3.1-8b-instruct").total, 8_030_261_248);
     assert_eq!(count("llama-3.1-70b-instruct").total, 70_553_706_496);
+    assert_eq!(count("llama-3.1-405b-instruct").total, 405_853_388_800);
+    assert_eq!(count("mixtral-8x7b").total, 46_702_792_704);
     assert_eq!(count("gpt-oss-120b").total, 116_829_156_672);
     for model in catalog.models() {
         let parameters = count(model);
@@ -159,6 +161,48 @@ fn mixed_layers_are_dense_where_the_configuration_says_so() {
     ];
     let graph = derive_from(config("Qwen3MoeForCausalLM", "qwen3_moe", &changes), Vec::new()).unwrap();
     assert_eq!(graph.layer_names().collect::<Vec<_>>(), ["dense", "moe", "moe", "moe"]);
+}
+
+/// A small MiniMax with some keys replaced.
+fn minimax(changes: &[(&str, &str)]) -> Result<ModelGraph, DeriveError> {
+    let mut keys = vec![
+        ("num_local_experts", "8"),
+        ("num_experts_per_tok", "2"),
+        ("head_dim", "64"),
+        ("rotary_dim", "32"),
+        ("use_qk_norm", "true"),
+        ("qk_norm_type", "\"per_layer\""),
+        ("scoring_func", "\"sigmoid\""),
+        ("use_routing_bias", "true"),
+        ("shared_intermediate_size", "0"),
+        ("attn_type_list", "[1, 1, 1, 1]"),
+    ];
+    for change in changes {
+        keys.retain(|(key, _)| *key != change.0);
+        keys.push(*change);
+    }
+    derive_from(config("MiniMaxM2ForCausalLM", "minimax_m2", &keys), Vec::new())
+}
+
+#[test]
+fn norms_over_all_heads_partial_rotation_and_a_selection_bias_are_read_from_the_configuration() {
+    let (graph, plain) = (minimax(&[]).unwrap(), minimax(&[("use_qk_norm", "false"), ("use_routing_bias", "false")]).unwrap());
+    let Attention::GroupedQuery(attention) = &only(&graph).attention;
+    assert_eq!((attention.qk_norm_widths(), attention.rotated()), ((4 * 64, 2 * 64), 32));
+    let FeedForward::MixtureOfExperts(moe) = &only(&graph).feed_forward else { panic!("a mixture") };
+    assert!(moe.selection_bias && !moe.router_bias);
+    assert_eq!(graph.parameters.total - plain.parameters.total, 4 * (6 * 64 + 8));
+    for (key, value, expected) in [
+        ("rotary_dim", "128", "rotary_dim: 128 is not at most head_dim (64)"),
+        ("qk_norm_type", "\"per_head\"", "qk_norm_type: \"per_head\" is not per_layer"),
+        ("scoring_func", "\"softmax\"", "scoring_func: \"softmax\" is not sigmoid"),
+        ("shared_intermediate_size", "64", "shared_intermediate_size: 64 is not 0"),
+        ("attn_type_list", "[1, 0, 1, 1]", "attn_type_list: "),
+        ("use_qk_norm", "null", "use_qk_norm: missing"),
+    ] {
+        let message = minimax(&[(key, value)]).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
             window,
             sinks: has_window,
             qk_norm: false,
+            qk_norm_spans_heads: false,
+            rotary_dim: None,
             qkv_bias: false,
             output_bias: false,
             qkv_format: PLAIN,
