@@ -490,7 +490,7 @@ def check_formerly(rows, formerly):
         for need in ("old", "from", "seen", "reason", "becomes"):
             if need not in entry:
                 raise SystemExit(f"formerly.toml: {entry.get('old')} has no {need!r}")
-        for key in entry.get("to", {}):
+        for key in [*entry.get("to", {}), *entry.get("beside", {})]:
             if key not in keys:
                 raise SystemExit(f"formerly.toml: {entry['old']} points at {key}, which this release lacks")
         spelled = entry["old"].split("=")[0]

@@ -70,7 +70,11 @@ pub(super) fn translate(
 ) -> Result<bool, ConfigError> {
     let Some(release) = release else { return Ok(false) };
     let written = shown(value);
-    let Some(row) = in_release(old, release).find(|row| row.when.is_empty() || row.when.iter().any(|when| *when == written)) else {
+    let holds = |row: &&Former| {
+        (row.when.is_empty() || row.when.iter().any(|when| *when == written))
+            && row.beside.iter().all(|(key, wanted)| statements.states(key, wanted))
+    };
+    let Some(row) = in_release(old, release).find(holds) else {
         return match in_release(old, release).next() {
             Some(row) => Err(no_equivalent(old, &written, &format!("only {} can be translated", row.when.join(", ")))),
             None => Ok(false),

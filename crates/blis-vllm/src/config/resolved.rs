@@ -18,6 +18,8 @@ pub struct Resolved {
     pub model: String,
     /// Ranks that share each matrix.
     pub tensor_parallel_size: u32,
+    /// Ranks that share the experts of a layer, each expert whole on one of them; 1 where every rank holds a part of every expert.
+    pub expert_parallel_size: u32,
     /// Processes that serve HTTP, tokenise and detokenise.
     pub api_server_count: u32,
     /// Element type of activations and unquantised tensors.

@@ -19,6 +19,8 @@ pub enum Setting {
     AttentionBackend,
     /// `tensor_parallel_size`
     TensorParallelSize,
+    /// `enable_expert_parallel`
+    EnableExpertParallel,
     /// `disable_custom_all_reduce`
     DisableCustomAllReduce,
     /// `block_size`
@@ -169,6 +171,7 @@ impl Setting {
         Setting::EnforceEager,
         Setting::AttentionBackend,
         Setting::TensorParallelSize,
+        Setting::EnableExpertParallel,
         Setting::DisableCustomAllReduce,
         Setting::BlockSize,
         Setting::GpuMemoryUtilization,
@@ -249,6 +252,7 @@ impl Setting {
         "enforce_eager",
         "attention_backend",
         "tensor_parallel_size",
+        "enable_expert_parallel",
         "disable_custom_all_reduce",
         "block_size",
         "gpu_memory_utilization",

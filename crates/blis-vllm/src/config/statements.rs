@@ -66,6 +66,12 @@ impl Statements {
         self.by_key.contains_key(field.key)
     }
 
+    /// Whether a field is stated with a value, as a word.
+    pub(super) fn states(&self, key: &str, word: &str) -> bool {
+        let wanted = Field::named(key).and_then(|field| super::value::from_word(field, word).ok());
+        wanted.is_some_and(|wanted| self.by_key.get(key).is_some_and(|statement| statement.value == wanted))
+    }
+
     /// Refuses every value that this port does not model, in the order of the names.
     pub(super) fn check_modelled(&self) -> Result<(), ConfigError> {
         self.by_key.iter().try_for_each(|(key, statement)| {

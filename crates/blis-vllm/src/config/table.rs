@@ -126,6 +126,9 @@ pub struct Former {
     /// Old values the row is for; all where empty.
     #[serde(default)]
     pub when: Vec<&'static str>,
+    /// Values other settings must be stated with for the row to hold.
+    #[serde(default)]
+    pub beside: BTreeMap<&'static str, &'static str>,
     /// The first release read that has it.
     pub from: &'static str,
     /// The first release read that lacks it again; the modelled one where absent.

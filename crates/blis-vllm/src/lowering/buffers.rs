@@ -9,19 +9,29 @@ use blis_contracts::plan::Buffer;
 use blis_contracts::units::BytesPerRank;
 
 use super::collective;
+use super::pass::QK_NORM_MOST_ROWS;
 use super::site::{Site, attention_of};
 
 pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
     let communicators = collective::buffer_bytes(site);
     std::iter::once(("rotary table", rotary_table(site)))
         .chain(communicators)
+        .chain(norm_workspace(site).map(|bytes| ("query and key norm workspace", bytes)))
         .map(|(name, bytes)| Buffer { name: name.to_owned(), bytes: BytesPerRank::new(bytes) })
         .collect()
 }
 
+/// What norms over all heads exchange their sums through: three slots of 2 MiB granules, each with four rows' sums of either norm
+/// in 16 bytes for every rank. upstream: vllm `model_executor/layers/minimax_rms_norm/lamport_workspace.py::LamportWorkspace`
+fn norm_workspace(site: &Site<'_>) -> Option<u64> {
+    let needed = site.ranks > 1 && site.model.layers().any(|block| attention_of(block).qk_norm_spans_heads);
+    let slot = u64::from(site.ranks) * 2 * u64::from(QK_NORM_MOST_ROWS.div_ceil(4)) * 16;
+    needed.then(|| 3 * slot.next_multiple_of(2 << 20))
+}
+
 /// Cosines and sines of every position, shared by all layers: in 32 bits for gpt-oss, else as activations are.
 fn rotary_table(site: &Site<'_>) -> u64 {
-    let head_dim = site.model.layers().map(|block| attention_of(block).head_dim).max().unwrap_or(0);
+    let rotated = site.model.layers().map(|block| attention_of(block).rotated()).max().unwrap_or(0);
     let element = if site.is_gpt_oss() { 4 } else { site.element_bytes() };
-    site.model.max_position_embeddings * u64::from(head_dim) * element
+    site.model.max_position_embeddings * u64::from(rotated) * element
 }

@@ -7,7 +7,7 @@
 //!
 //! A table lists upstream's backends for one storage format in its order of preference; `--moe-backend` keeps the rows of that
 //! backend. For mxfp4, a requested activation format puts its variants first, and without a request only 16-bit variants take part.
-//! Left out: backends for expert parallelism, batched layouts and other vendors; emulation.
+//! Left out: backends for all-to-all exchanges, batched layouts and other vendors; emulation.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::MixtureOfExperts;
@@ -142,7 +142,7 @@ const FP8: &[Row] = &[
 
 /// 8-bit floats with a scale per block; on Hopper without expert parallelism Triton comes first.
 const FP8_BLOCK: &[Row] = &[
-    Row { backend: None, ..row(MoeBackend::Auto, hopper, TRITON_EXPERTS) },
+    Row { backend: None, ..row(MoeBackend::Auto, |site| hopper(site) && site.expert_ranks == 1, TRITON_EXPERTS) },
     row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS),
     row(MoeBackend::FlashinferCutlass, hopper, FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::DeepGemm, deep_gemm, DEEPGEMM_EXPERTS),
@@ -192,7 +192,9 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
         | FormatName::Int8 => &[],
     };
     let requested = site.resolved.kernels.moe_backend;
-    let found = candidates(site, table, stored.weights, requested).into_iter().find(|row| (row.holds)(site));
+    let refined = refined_blocks(site, moe);
+    let fits = |row: &Row| !refined || requested != MoeBackend::Auto || row.kernel == TRITON_EXPERTS;
+    let found = candidates(site, table, stored.weights, requested).into_iter().find(|row| (row.holds)(site) && fits(row));
     let Some(row) = found else {
         let (format, capability) = (stored.label(), site.capability);
         return Err(if requested == MoeBackend::Auto {
@@ -203,6 +205,16 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
     };
     Ok(shaped(site, moe, row))
 }
+
+/// Whether a rank's width of an expert cuts through the blocks that share a scale. Upstream then scales smaller blocks, which only
+/// Triton reads; for a backend that is asked for by name and cannot, it pads the width to whole blocks.
+/// upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::resolve_fp8_moe_weight_block_shape`
+fn refined_blocks(site: &Site<'_>, moe: &MixtureOfExperts) -> bool {
+    moe.expert_format.weights == FormatName::Fp8Block && !site.expert_width(moe).is_multiple_of(BLOCK)
+}
+
+/// Elements of an expert's width that share a scale.
+const BLOCK: u64 = 128;
 
 /// The rows that take part, in the order they are tried.
 fn candidates(site: &Site<'_>, table: &[Row], weights: FormatName, requested: MoeBackend) -> Vec<Row> {
@@ -234,13 +246,14 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     };
     let hidden = site.model.hidden_size.next_multiple_of(row.multiples.0);
     let padded = hidden != site.model.hidden_size;
+    let width_multiple = if refined_blocks(site, moe) && row.kernel != TRITON_EXPERTS { BLOCK } else { row.multiples.1 };
     // TensorRT-LLM's quantisation to mxfp8 pads while it quantises (upstream's `skip_forward_padding`).
     let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
     ExpertsChoice {
         kernel: row.kernel,
         format: MatmulFormat { weights: moe.expert_format.weights, activations: row.activations.unwrap_or(usual) },
         hidden,
-        intermediate: site.share(moe.intermediate_size).next_multiple_of(row.multiples.1),
+        intermediate: site.expert_width(moe).next_multiple_of(width_multiple),
         storage: row.storage,
         pads_input: padded && !quantises_and_pads,
         output: if row.trims_output { site.model.hidden_size } else { hidden },

@@ -13,9 +13,9 @@ use blis_contracts::plan::RowRange;
 
 use super::LoweringError;
 use super::names::{
-    CUBLAS_LINEAR, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK, FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16,
-    FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_SWAP_AB, FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR,
-    KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
+    CSRC_ROUTER, CUBLAS_LINEAR, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK, FLASHINFER_CUDNN_NVFP4,
+    FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_SWAP_AB,
+    FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR, KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
 };
 use super::site::Site;
 use crate::config::LinearBackend;
@@ -131,15 +131,11 @@ const DEEPGEMM_FROM_ROWS: u32 = 32;
 pub(super) fn choose(site: &Site<'_>, what: &'static str, matrix: Matrix) -> Result<LinearChoice, LoweringError> {
     let table = match matrix.format.weights {
         FormatName::Bf16 | FormatName::Fp16 => return Ok(unquantised(site, matrix)),
+        FormatName::Fp32 => return Ok(wide(site, matrix)),
         FormatName::Fp8 => FP8,
         FormatName::Fp8Block => FP8_BLOCK,
         FormatName::Nvfp4 => NVFP4,
-        FormatName::Fp32
-        | FormatName::Mxfp8
-        | FormatName::Mxfp4
-        | FormatName::Int4Group32
-        | FormatName::Int4Group128
-        | FormatName::Int8 => &[],
+        FormatName::Mxfp8 | FormatName::Mxfp4 | FormatName::Int4Group32 | FormatName::Int4Group128 | FormatName::Int8 => &[],
     };
     let settings = &site.resolved.kernels;
     let of_backend = |row: &&Row| row.backend == Some(settings.linear_backend);
@@ -168,6 +164,26 @@ fn unquantised(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
     let kernel = if cutedsl { FLASHINFER_CUTEDSL_BF16 } else { CUBLAS_LINEAR };
     let format = MatmulFormat { weights: matrix.format.weights, activations: site.dtype() };
     LinearChoice { kernels: vec![(RowRange::ALL, kernel)], format }
+}
+
+/// Shapes upstream compiled a kernel for few rows for: `GateLinear.FP32_SUPPORTED_SHAPES`, as depth and columns.
+const WIDE_SHAPES: &[(u64, u64)] = &[(3072, 256), (6144, 128)];
+
+/// Rows up to which that kernel runs: `GateLinear.FP32_MAX_TOKENS`.
+const WIDE_MOST_ROWS: u32 = 32;
+
+/// A router kept in 32 bits.
+/// upstream: vllm `model_executor/layers/fused_moe/router/gate_linear.py::GateLinear.forward`, `fp32_router_gemm_dispatch_impl`
+fn wide(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
+    let many = if site.family(10) && matrix.depth.is_multiple_of(8) { CUTEDSL_ROUTER } else { CUBLAS_LINEAR };
+    let shape = WIDE_SHAPES.contains(&(matrix.depth, matrix.columns));
+    let kernels = if shape && (site.capability == (9, 0) || site.family(10)) {
+        let above = RowRange { least: WIDE_MOST_ROWS + 1, most: u32::MAX };
+        vec![(RowRange { least: 0, most: WIDE_MOST_ROWS }, CSRC_ROUTER), (above, many)]
+    } else {
+        vec![(RowRange::ALL, many)]
+    };
+    LinearChoice { kernels, format: matrix.format }
 }
 
 /// Whether activations have one scale per tensor, stated by the checkpoint.

@@ -7,7 +7,7 @@
 //!
 //! What comes out is partial: it has no KV budget yet, because that is sized from the memory this plan takes.
 //!
-//! Left out: pipeline, data, expert and context parallelism, speculation, adapters and sequence-parallel experts, which the
+//! Left out: pipeline, data and context parallelism, speculation, adapters and sequence-parallel experts, which the
 //! configuration refuses; models whose layers do not have exactly two norms.
 
 mod attention;

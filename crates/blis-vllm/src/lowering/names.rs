@@ -58,6 +58,10 @@ kernels! {
     DEEPGEMM_FP8_BLOCK = "deepgemm" / "fp8-block";
     /// vLLM's Triton product of block-scaled 8-bit floats.
     TRITON_FP8_BLOCK = "triton" / "fp8-block";
+    /// vLLM's product of few rows with a router in 32 bits.
+    CSRC_ROUTER = "vllm-csrc" / "fp32-router-gemm";
+    /// vLLM's CuTe DSL product with a router in 32 bits, as three products of bfloat16.
+    CUTEDSL_ROUTER = "vllm-cutedsl" / "bf16x3-router-gemm";
     /// Marlin's product of narrow weights with 16-bit activations.
     MARLIN_LINEAR = "marlin" / "linear";
     /// Humming's product of narrow weights with 16-bit activations.
@@ -116,18 +120,24 @@ kernels! {
     FLASHINFER_ALL_REDUCE = "flashinfer" / "all-reduce";
     /// FlashInfer's all-reduce with the norm that follows it.
     FUSED_ALL_REDUCE_NORM = "flashinfer" / "fused-all-reduce-norm";
+    /// vLLM's norm of all query heads and all key heads with its sum over the ranks.
+    CSRC_QK_NORM_ALL_REDUCE = "vllm-csrc" / "minimax-qk-norm-all-reduce";
     /// NCCL's all-gather.
     NCCL_ALL_GATHER = "nccl" / "all-gather";
     /// A kernel the compiler generated.
     INDUCTOR_FUSED = "inductor" / "fused";
     /// vLLM's norm.
     CSRC_RMS_NORM = "vllm-csrc" / "rms-norm";
+    /// vLLM's Triton halves of a norm of all query heads and all key heads, before and after the sum over the ranks.
+    TRITON_QK_NORM = "triton" / "minimax-qk-norm";
     /// vLLM's gated activation.
     CSRC_SILU_AND_MUL = "vllm-csrc" / "silu-and-mul";
     /// vLLM's rotary embedding.
     CSRC_ROTARY = "vllm-csrc" / "rotary-embedding";
     /// vLLM's quantisation of activations.
     CSRC_QUANTISE = "vllm-csrc" / "quantise";
+    /// PyTorch's conversion of a tensor to another element type.
+    TORCH_CAST = "torch" / "cast";
     /// PyTorch's padding of a tensor.
     TORCH_PAD = "torch" / "pad";
     /// PyTorch's look-up of embeddings.

@@ -3,10 +3,13 @@
 //! upstream: vllm `model_executor/models/llama.py::LlamaModel.forward`, `model_executor/models/gpt_oss.py::GptOssModel.forward`
 //! upstream: vllm `model_executor/layers/logits_processor.py::LogitsProcessor._get_logits`
 //!
+//! With expert parallelism every rank has every token already, as tensor-parallel ranks do, so nothing is exchanged in front of the
+//! experts; each rank's partial output is summed behind them.
+//!
 //! A sum over the ranks and the norm behind it are one kernel for few rows and several for many. Writing keys and values to the
 //! cache belongs to attention, choosing experts and their activation to the experts; both are priced with them.
 
-use blis_contracts::format::MatmulFormat;
+use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
 use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, RowSet};
 
@@ -14,9 +17,15 @@ use super::collective::{all_reduce, fused_rows};
 use super::elementwise::{self, Input};
 use super::experts::{self, ExpertsChoice};
 use super::linear::{self, LinearChoice, Matrix};
-use super::names::{CSRC_QUANTISE, FUSED_ALL_REDUCE_NORM, KernelName, NCCL_ALL_GATHER, TRITON_SAMPLER};
+use super::names::{
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QUANTISE, CUBLAS_LINEAR, FUSED_ALL_REDUCE_NORM, KernelName, NCCL_ALL_GATHER, TORCH_CAST, TRITON_QK_NORM,
+    TRITON_SAMPLER,
+};
 use super::site::{Site, attention_of};
 use super::{LoweringError, attention};
+
+/// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
+pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
 
 /// The pieces of a pass. `kv_group` names each layer's KV group.
 pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLayer>, LoweringError> {
@@ -143,11 +152,9 @@ impl Pass<'_> {
         let choice = qkv(site, attention)?;
         self.gemm(Matrix { columns, depth: hidden, format: attention.qkv_format }, &choice, RowSet::Tokens);
         let (query_heads, kv_heads) = (site.query_heads(attention), site.kv_heads(attention));
-        // Queries and keys, read and written; their norms are part of the same compiled kernel.
-        let turned = u64::from(query_heads + kv_heads) * u64::from(attention.head_dim) * site.element_bytes();
-        if attention.qk_norm && site.custom_op("rms_norm") {
-            self.stream(Primitive::Norm, elementwise::norm(site), 2 * turned);
-        }
+        self.qk_norm(attention);
+        // The turned part of queries and keys, read and written.
+        let turned = u64::from(query_heads + kv_heads) * u64::from(attention.rotated()) * site.element_bytes();
         self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned);
         let shape = PrimitiveShape::Attention {
             query_heads,
@@ -172,6 +179,40 @@ impl Pass<'_> {
         self.gemm(output, &choice, RowSet::Tokens);
         self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true }, next);
         Ok(())
+    }
+
+    /// The norms of queries and keys, where they are not part of the compiled kernel that turns them.
+    fn qk_norm(&mut self, attention: &GroupedQueryAttention) {
+        let site = self.site;
+        let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
+        let bytes = heads * u64::from(attention.head_dim) * site.element_bytes();
+        match (attention.qk_norm, attention.qk_norm_spans_heads) {
+            (false, _) => {}
+            (true, false) if !site.custom_op("rms_norm") => {}
+            (true, false) => self.stream(Primitive::Norm, elementwise::norm(site), 2 * bytes),
+            (true, true) if site.ranks > 1 => self.qk_norm_over_ranks(bytes),
+            (true, true) if site.compiled() => {}
+            (true, true) => self.stream(Primitive::Norm, TRITON_QK_NORM, 2 * bytes),
+        }
+    }
+
+    /// Norms over all heads, which need a sum of squares over the ranks: one kernel for few rows, else Triton, sum and Triton again.
+    /// upstream: vllm `model_executor/layers/minimax_rms_norm/rms_norm_tp.py::_minimax_qk_norm_fusion`
+    fn qk_norm_over_ranks(&mut self, bytes: u64) {
+        // Two sums of 32 bits.
+        let shape = PrimitiveShape::Collective { group: self.site.ranks, bytes_per_row: 8 };
+        let few = RowRange { least: 0, most: QK_NORM_MOST_ROWS };
+        self.push(Primitive::AllReduce, CSRC_QK_NORM_ALL_REDUCE, shape, RowSet::Tokens, few);
+        let Some(many) = above(few) else { return };
+        let read = PrimitiveShape::Stream { bytes_per_row: bytes + 8 };
+        self.push(Primitive::Norm, TRITON_QK_NORM, read, RowSet::Tokens, many);
+        for (range, kernel) in all_reduce(self.site, 8) {
+            if let Some(range) = intersection(range, many) {
+                self.push(Primitive::AllReduce, kernel, shape, RowSet::Tokens, range);
+            }
+        }
+        let apply = PrimitiveShape::Stream { bytes_per_row: 2 * bytes + 8 };
+        self.push(Primitive::Norm, TRITON_QK_NORM, apply, RowSet::Tokens, many);
     }
 
     fn dense(&mut self, block: &LayerBlock, next: Input) -> Result<(), LoweringError> {
@@ -199,8 +240,13 @@ impl Pass<'_> {
 
     fn experts(&mut self, moe: &MixtureOfExperts, next: Input) -> Result<(), LoweringError> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
-        let router = Matrix { columns: moe.experts.into(), depth: hidden, format: moe.router_format };
+        let router = Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) };
         let choice = linear::choose(site, "router", router)?;
+        for (range, _) in choice.kernels.iter().filter(|(_, kernel)| router.format.weights == FormatName::Fp32 && *kernel == CUBLAS_LINEAR)
+        {
+            let shape = PrimitiveShape::Stream { bytes_per_row: (site.element_bytes() + FormatName::Fp32.stored_bytes(1, 1)) * hidden };
+            self.push(Primitive::Activation, TORCH_CAST, shape, RowSet::Tokens, *range);
+        }
         self.gemm(router, &choice, RowSet::Tokens);
         let ExpertsChoice { kernel, format, hidden: padded, intermediate, pads_input, output, .. } = experts::choose(site, moe)?;
         if pads_input {
@@ -208,7 +254,7 @@ impl Pass<'_> {
         }
         let shape = PrimitiveShape::Moe {
             experts: moe.experts,
-            local_experts: moe.experts,
+            local_experts: site.local_experts(moe),
             top_k: moe.top_k,
             hidden: padded,
             intermediate,

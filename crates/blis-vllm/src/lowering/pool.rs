@@ -18,7 +18,7 @@ pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
     Ok(PoolPlan {
         hardware: site.chip.name.clone(),
         model: site.model.name.clone(),
-        layout: Layout { tensor: site.ranks, ..Layout::SINGLE },
+        layout: Layout { tensor: site.ranks, expert: site.expert_ranks, ..Layout::SINGLE },
         graphs: graphs(site, &layers),
         layers,
         buffers: buffers::list(site),

@@ -1,14 +1,17 @@
 //! Where a model is lowered: the model, the configuration, the chip, and the widths that follow from them.
 
 use blis_contracts::chip::Chip;
-use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LayerBlock, ModelGraph};
+use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts, ModelGraph};
 
 use super::LoweringError;
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
 
 /// The architecture whose experts have a clamped, interleaved activation and a class of their own upstream.
 const GPT_OSS: &str = "GptOssForCausalLM";
+
+/// The architecture whose router upstream keeps in 32 bits. upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`
+const MINIMAX_M2: &str = "MiniMaxM2ForCausalLM";
 
 /// Vocabulary rows are padded to a multiple of this. upstream: vllm `model_executor/layers/vocab_parallel_embedding.py::pad_vocab_size`
 const VOCABULARY_MULTIPLE: u64 = 64;
@@ -23,13 +26,16 @@ pub(super) struct Site<'a> {
     pub(super) capability: (u32, u32),
     /// Tensor-parallel ranks.
     pub(super) ranks: u32,
+    /// Ranks that share the experts, each whole on one of them; 1 where every rank holds a part of every expert.
+    pub(super) expert_ranks: u32,
 }
 
 impl<'a> Site<'a> {
     /// Checks that the ranks can share every width.
     pub(super) fn new(model: &'a ModelGraph, resolved: &'a Resolved, chip: &'a Chip) -> Result<Self, LoweringError> {
         let ranks = resolved.tensor_parallel_size;
-        let site = Self { model, resolved, chip, capability: chip.compute_capability.value, ranks };
+        let site =
+            Self { model, resolved, chip, capability: chip.compute_capability.value, ranks, expert_ranks: resolved.expert_parallel_size };
         site.check_width("a padded vocabulary", site.padded_vocabulary())?;
         for block in model.blocks.values() {
             if block.norms != 2 {
@@ -43,6 +49,7 @@ impl<'a> Site<'a> {
             }
             match &block.feed_forward {
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
+                FeedForward::MixtureOfExperts(_) if site.expert_ranks > 1 => {}
                 FeedForward::MixtureOfExperts(moe) => site.check_width("an expert's intermediate size", moe.intermediate_size)?,
             }
         }
@@ -60,6 +67,23 @@ impl<'a> Site<'a> {
 
     pub(super) fn is_gpt_oss(&self) -> bool {
         self.model.architecture == GPT_OSS
+    }
+
+    /// How a router is kept and multiplied, whatever the checkpoint stores it as.
+    pub(super) fn router_format(&self, moe: &MixtureOfExperts) -> MatmulFormat {
+        let wide = MatmulFormat { weights: FormatName::Fp32, activations: FormatName::Fp32 };
+        if self.model.architecture == MINIMAX_M2 { wide } else { moe.router_format }
+    }
+
+    /// Experts of a layer on the rank that holds the most.
+    /// upstream: vllm `model_executor/layers/fused_moe/expert_map_manager.py::determine_expert_map`
+    pub(super) fn local_experts(&self, moe: &MixtureOfExperts) -> u32 {
+        moe.experts.div_ceil(self.expert_ranks)
+    }
+
+    /// Width of an expert on one rank: experts are whole where ranks share them.
+    pub(super) fn expert_width(&self, moe: &MixtureOfExperts) -> u64 {
+        if self.expert_ranks > 1 { moe.intermediate_size } else { self.share(moe.intermediate_size) }
     }
 
     /// Whether steps run through the compiler, which then writes the kernels that only move data.

@@ -34,6 +34,8 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/qwen3-32b-fp8/graph"),
     catalog!("models/qwen3-30b-a3b/graph"),
     catalog!("models/qwen3-30b-a3b-fp8/graph"),
+    catalog!("models/minimax-m2.5/graph"),
+    catalog!("models/minimax-m2.5-nvfp4/graph"),
 ];
 
 fn load<T: DeserializeOwned>(path: &str) -> T {

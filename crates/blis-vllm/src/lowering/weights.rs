@@ -43,8 +43,9 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
                 add("down projection", dense.down_format.weights.stored_bytes(model.hidden_size, width) + down_bias);
             }
             FeedForward::MixtureOfExperts(moe) => {
-                let router = moe.router_format.weights.stored_bytes(moe.experts.into(), model.hidden_size);
+                let router = site.router_format(moe).weights.stored_bytes(moe.experts.into(), model.hidden_size);
                 add("router", router + if moe.router_bias { u64::from(moe.experts) * plain } else { 0 });
+                add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
                 add("experts", expert_bytes(site, moe, &experts::choose(site, moe)?));
             }
         }
@@ -59,7 +60,12 @@ fn attention(site: &Site<'_>, block: &LayerBlock, add: &mut impl FnMut(&str, u64
     add("query, key and value projections", attention.qkv_format.weights.stored_bytes(columns, hidden) + qkv_bias * columns * plain);
     add("output projection", attention.output_format.weights.stored_bytes(hidden, depth) + output_bias * hidden * plain);
     add("norms", u64::from(block.norms) * hidden * plain);
-    add("query and key norms", if attention.qk_norm { 2 * u64::from(attention.head_dim) * plain } else { 0 });
+    let (query_norm, key_norm) = attention.qk_norm_widths();
+    let shared =
+        |width: u64, heads: u32, of: u32| if attention.qk_norm_spans_heads { width * u64::from(heads) / u64::from(of) } else { width };
+    let query_norm = shared(query_norm, site.query_heads(attention), attention.query_heads);
+    let key_norm = shared(key_norm, site.kv_heads(attention), attention.kv_heads);
+    add("query and key norms", (query_norm + key_norm) * plain);
     add("sinks", if attention.sinks { u64::from(site.query_heads(attention)) * plain } else { 0 });
 }
 
@@ -72,7 +78,7 @@ fn expert_bytes(site: &Site<'_>, moe: &MixtureOfExperts, choice: &ExpertsChoice)
         Storage::WideBiases | Storage::TritonSwizzle => FormatName::Fp32.stored_bytes(1, 1),
     };
     let biases = if moe.bias { (up + choice.hidden) * bias } else { 0 };
-    u64::from(moe.experts) * (matrices + biases)
+    u64::from(site.local_experts(moe)) * (matrices + biases)
 }
 
 /// One expert's matrix of `rows` outputs and `columns` inputs with its scales.

@@ -43,6 +43,7 @@ impl Machine<'_> {
 pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, ConfigError> {
     let mut ledger = Ledger::new(&stated.statements);
     let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine)?;
+    let expert_parallel_size = model::expert_parallel_size(&mut ledger, machine, tensor_parallel_size)?;
     let api_server_count = model::api_server_count(&mut ledger)?;
     let dtype = model::dtype(&mut ledger, machine)?;
     model::quantization(&mut ledger, machine, dtype)?;
@@ -56,6 +57,7 @@ pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, Config
     Ok(Resolved {
         model: stated.model.clone(),
         tensor_parallel_size,
+        expert_parallel_size,
         api_server_count,
         dtype,
         cache,

@@ -4,7 +4,7 @@
 //! `config/parallel.py::ParallelConfig.__post_init__`; `entrypoints/cli/serve.py::ServeSubcommand.cmd`.
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention, FeedForward, ModelGraph};
+use blis_contracts::model::{Attention, FeedForward, LayerBlock, ModelGraph};
 
 use super::Machine;
 use super::ledger::Ledger;
@@ -34,6 +34,22 @@ pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
                 "key-value heads ({kv_heads}) must be divisible by tensor parallel size ({ranks}), or divide it"
             )));
         }
+    }
+    Ok(ranks)
+}
+
+/// Ranks that share the experts: all of them with `--enable-expert-parallel`, as there is one data-parallel rank.
+/// upstream: vllm `model_executor/layers/fused_moe/config.py::FusedMoEParallelConfig.make`
+pub(super) fn expert_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, ranks: u32) -> Result<u32, ConfigError> {
+    if !ledger.flag(Setting::EnableExpertParallel) {
+        return Ok(1);
+    }
+    let mixture = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
+    if !machine.model.blocks.values().any(mixture) {
+        return Err(ConfigError::Refused(
+            "--enable-expert-parallel: the number of experts in the model must be greater than 0 when expert parallelism is enabled"
+                .to_owned(),
+        ));
     }
     Ok(ranks)
 }

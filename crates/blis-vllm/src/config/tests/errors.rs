@@ -56,7 +56,8 @@ fn what_is_not_modelled_is_refused_by_its_name() {
             "--pipeline-parallel-size = 2 is not modelled: pipeline parallelism is not modelled; leave it at its default, 1",
         ),
         ("--data-parallel-size 2", "--data-parallel-size = 2 is not modelled"),
-        ("--enable-expert-parallel", "--enable-expert-parallel = true is not modelled: expert parallelism"),
+        ("--enable-eplb", "--enable-eplb = true is not modelled: moving experts between ranks"),
+        ("--enable-expert-parallel", "--enable-expert-parallel: the number of experts in the model must be greater than 0"),
         ("--enable-lora", "--enable-lora = true is not modelled: LoRA adapters"),
         (
             "--speculative-config '{\"method\": \"ngram\"}'",

@@ -81,6 +81,15 @@ fn a_spelling_counts_only_for_releases_that_had_it() {
 }
 
 #[test]
+fn a_spelling_whose_meaning_hangs_on_another_setting_is_translated_beside_it_and_refused_alone() {
+    let resolve = |env: &[(&str, &str)]| written_for("0.17.0", &serve(""), env).resolve(&llama_fp8(), &h100());
+    let (flashinfer, deep_gemm) = (("VLLM_USE_FLASHINFER_MOE_FP8", "0"), ("VLLM_MOE_USE_DEEP_GEMM", "0"));
+    assert_eq!(resolve(&[deep_gemm, flashinfer]).unwrap().kernels.moe_backend, MoeBackend::Triton);
+    assert_eq!(resolve(&[deep_gemm]).unwrap().kernels.moe_backend, MoeBackend::Auto);
+    assert!(resolve(&[flashinfer, ("VLLM_MOE_USE_DEEP_GEMM", "1")]).is_err());
+}
+
+#[test]
 fn a_spelling_without_an_equivalent_is_refused_by_its_name() {
     let refusal = |release, arguments: &str, env: &[(&str, &str)]| {
         written_for(release, &serve(arguments), env).resolve(&gpt_oss(), &h100()).unwrap_err().to_string()
@@ -90,8 +99,8 @@ fn a_spelling_without_an_equivalent_is_refused_by_its_name() {
         fp8.starts_with("VLLM_USE_FLASHINFER_MOE_FP8 = 0 has no equivalent in the modelled release: it took FlashInfer's kernels"),
         "{fp8}"
     );
-    let pass = refusal("0.22.0", "-cc.pass_config.fuse_minimax_qk_norm true", &[]);
-    assert!(pass.starts_with("compilation_config.pass_config.fuse_minimax_qk_norm = true has no equivalent"), "{pass}");
+    let pass = refusal("0.22.0", "-cc.pass_config.fuse_minimax_qk_norm false", &[]);
+    assert!(pass.contains("only true can be translated"), "{pass}");
     let value = refusal("0.22.0", "--max-num-partial-prefills 2", &[]);
     assert!(value.contains("only 1 can be translated"), "{value}");
 }

@@ -48,6 +48,13 @@ fn experts_run_on_the_first_backend_that_supports_them_or_on_the_one_asked_for()
             (Line("qwen3-30b-a3b-fp8", "h200", ""), "triton/fused-moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "b200", ""), "flashinfer/trtllm-gen-moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "h200", "--moe-backend deep_gemm"), "deepgemm/moe fp8_block"),
+            (Line("qwen3-30b-a3b-fp8", "b200", "--tensor-parallel-size 4"), "triton/fused-moe fp8_block"),
+            (Line("qwen3-30b-a3b-fp8", "b200", "--tensor-parallel-size 4 --enable-expert-parallel"), "flashinfer/trtllm-gen-moe fp8_block"),
+            (Line("minimax-m2.5", "h200", "--tensor-parallel-size 4"), "triton/fused-moe fp8_block"),
+            (Line("minimax-m2.5", "h200", "--tensor-parallel-size 8 --enable-expert-parallel"), "flashinfer/cutlass-moe fp8_block"),
+            (Line("minimax-m2.5", "h200", "--enable-expert-parallel"), "triton/fused-moe fp8_block"),
+            (Line("minimax-m2.5", "b200", "--tensor-parallel-size 2 --enable-expert-parallel"), "flashinfer/trtllm-gen-moe fp8_block"),
+            (Line("minimax-m2.5-nvfp4", "b200", "--tensor-parallel-size 4"), "flashinfer/trtllm-gen-moe nvfp4"),
         ],
     );
 }

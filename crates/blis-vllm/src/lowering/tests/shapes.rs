@@ -1,6 +1,6 @@
 //! The pieces of a layer, and the plan around them.
 
-use blis_contracts::plan::Layout;
+use blis_contracts::plan::{Layout, Primitive};
 
 use super::*;
 
@@ -101,6 +101,53 @@ fn key_heads_are_repeated_where_there_are_more_ranks() {
         plan.layers.iter().find_map(heads)
     };
     assert_eq!([1, 4, 8].map(heads), [Some((32, 4)), Some((8, 1)), Some((4, 1))]);
+}
+
+#[test]
+fn expert_parallel_ranks_hold_whole_experts_and_share_everything_else_as_before() {
+    let of = |arguments: &str| {
+        let plan = Line("minimax-m2.5", "b200", arguments).plan();
+        let experts = |piece: &LoweredLayer| {
+            let PrimitiveShape::Moe { experts, local_experts, intermediate, .. } = piece.shape else { return None };
+            Some((experts, local_experts, intermediate))
+        };
+        let weights: u64 = plan.weights.iter().map(|tensor| u64::from(tensor.count) * tensor.bytes.get()).sum();
+        let sums = plan.layers.iter().filter(|piece| piece.primitive == Primitive::AllReduce).count();
+        (plan.layers.iter().find_map(experts).unwrap(), plan.layout.expert, weights, sums)
+    };
+    let (shared, whole) = (of("--tensor-parallel-size 4"), of("--tensor-parallel-size 4 --enable-expert-parallel"));
+    assert_eq!((shared.0, shared.1), ((256, 256, 384), 1));
+    assert_eq!((whole.0, whole.1), ((256, 64, 1536), 4));
+    assert_eq!((shared.2, shared.3), (whole.2, whole.3));
+    assert_eq!(of("--enable-expert-parallel").1, 1);
+}
+
+#[test]
+fn norms_over_all_heads_sum_over_the_ranks_and_routers_stay_in_32_bits() {
+    let layer = |arguments: &str| {
+        let plan = Line("minimax-m2.5", "h200", arguments).plan();
+        let pieces = plan.layers.iter().filter(|piece| piece.layer == 1).map(written);
+        pieces.filter(|piece| ["minimax", "router", "fp32", "cast", "rope"].iter().any(|word| piece.contains(word))).collect::<Vec<_>>()
+    };
+    let router = [
+        "activation torch/cast tokens from 33: 18432 B a row",
+        "gemm vllm-csrc/fp32-router-gemm tokens to 32: 3072 x 256 fp32",
+        "gemm cublas/linear tokens from 33: 3072 x 256 fp32",
+    ];
+    let alone = layer("");
+    assert_eq!(alone[0], "rope inductor/fused tokens: 14336 B a row");
+    assert_eq!(alone[1..], router);
+    let four = layer("--tensor-parallel-size 4 --max-num-batched-tokens 8192");
+    assert_eq!(
+        four[..4],
+        [
+            "collective.all_reduce vllm-csrc/minimax-qk-norm-all-reduce tokens to 2048: 8 B a row over 4",
+            "norm triton/minimax-qk-norm tokens from 2049: 3592 B a row",
+            "norm triton/minimax-qk-norm tokens from 2049: 7176 B a row",
+            "rope inductor/fused tokens: 3584 B a row",
+        ]
+    );
+    assert_eq!(four[4..], router);
 }
 
 #[test]
