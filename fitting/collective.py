@@ -26,6 +26,10 @@ FUSED_RULE = (
     "the fused kernel is TensorRT-LLM's one- and two-shot all-reduce with the norm in its epilogue: TensorRT-LLM 1.3.0rc20's "
     "all-reduce rows, the norm's arithmetic taken as hidden behind the exchange"
 )
+MINIMAX_RULE = (
+    "the kernel is TensorRT-LLM's one-shot exchange with a norm of queries and keys around it: TensorRT-LLM 1.3.0rc20's all-reduce "
+    "rows at the size exchanged, the reading and writing of queries and keys taken as hidden behind the exchange"
+)
 SYMMETRIC_RULE = (
     "rows of vLLM 0.24.0's all-reduce dispatch, which runs symmetric memory in part of the sizes; at the others the time of what it ran instead"
 )
@@ -36,6 +40,7 @@ NCCL_RULE = "NCCL 2.29.2 rows taken under TensorRT-LLM; the modelled release shi
 TABLES = (
     ("vllm-csrc/custom-all-reduce", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, TABLE_RULE),
     ("flashinfer/fused-all-reduce-norm", "collective.all_reduce", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, FUSED_RULE),
+    ("vllm-csrc/minimax-qk-norm-all-reduce", "collective.all_reduce", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, MINIMAX_RULE),
     ("torch/symmetric-memory", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, SYMMETRIC_RULE),
     ("flashinfer/all-reduce", "collective.all_reduce", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, FLASHINFER_RULE),
     ("nccl/symmetric-all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_SYMMETRIC_RULE),

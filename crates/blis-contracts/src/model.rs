@@ -152,6 +152,7 @@ pub struct DenseFeedForward {
 
 /// A mixture of experts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each states an independent fact of the checkpoint")]
 #[serde(deny_unknown_fields)]
 pub struct MixtureOfExperts {
     /// Experts of the layer.

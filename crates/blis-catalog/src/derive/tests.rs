@@ -163,7 +163,7 @@ fn mixed_layers_are_dense_where_the_configuration_says_so() {
     assert_eq!(graph.layer_names().collect::<Vec<_>>(), ["dense", "moe", "moe", "moe"]);
 }
 
-/// A small MiniMax with some keys replaced.
+/// A small `MiniMax` with some keys replaced.
 fn minimax(changes: &[(&str, &str)]) -> Result<ModelGraph, DeriveError> {
     let mut keys = vec![
         ("num_local_experts", "8"),
