@@ -1,11 +1,17 @@
-"""Host time to launch one forward pass. Not measured for vLLM on a graph; eager rows of the tables give a bound."""
+"""Host time to launch one forward pass, and the accelerator's time between its kernels.
+
+Not measured for vLLM on a graph; eager rows of the tables bound a launch from Python. What the tables cannot show is calibrated
+(`calibrate.py`): the time between different kernels of a pass, and a kernel's dispatch from Python.
+"""
 
 import numpy as np
 
+import calibrated
 import forms
 from entry import scope, stated
 
 HOST = {"clock": "host", "launch": "graph"}
+DEVICE = {"clock": "device", "launch": "graph"}
 FULL = (
     "assumed: one graph launch is a few microseconds plus little for each node on current CUDA toolkits; the rest is the runner's own "
     "dispatch around it"
@@ -14,12 +20,27 @@ PIECES = (
     "assumed: each piece is one graph launch behind a Python wrapper, and between pieces attention is dispatched as a custom operation; "
     "bounded above by the eager dispatch of a lone collective in the operator tables"
 )
+NODE = (
+    "the tables time a kernel following itself; between different kernels that depend on each other the accelerator drains, resolves "
+    "the dependency and fetches code and addresses anew. Calibrated on decode steps of fit units, the same on every chip"
+)
+EAGER = (
+    "a kernel launched from Python through its custom operation. Calibrated on prompts of fit units whose launch line leaves prefill without "
+    "graphs; the tables' eager rows bound it (medians of small sizes): {:.0f} us of host time for a collective"
+)
+LINEAR = ", {:.0f} us for each of a linear layer's two operations in the block format"
+CARRIED = ". No unit of this chip was measured: the value of the others"
 
 
 def entries(chip, wheel, report):
     table = wheel.table(chip, "comm", "vllm/0.24.0", "custom_allreduce_perf")
     table = table.where((table["backend"] == "vllm_eager") & (table["message_size"] <= 65536))
     dispatch = float(np.median(table["latency_us"]))
+    linear = wheel.table(chip, "gemm", "vllm/0.24.0", "gemm_perf")
+    linear = linear.where((linear["gemm_dtype"] == "fp8_block") & (linear["m"] <= 512) & (linear["n"] * linear["k"] <= 4_000_000)
+                          & (linear["kernel_source"] == "CutlassFp8BlockScaledMMKernel"))
+    bound = LINEAR.format(float(np.median(linear["latency_us"])) / 2) if len(linear) else ""
+    method, carried = ("calibrated", "") if chip in calibrated.CHIPS else ("transferred", CARRIED)
     yield stated(scope("full-graph", "graph.full", None), forms.per_unit.__name__, {
         "base": {"value": 40, "unit": "us", "interval": [20, 100]},
         "per_operation": {"value": 0.01, "unit": "us", "interval": [0.001, 0.2]},
@@ -30,6 +51,10 @@ def entries(chip, wheel, report):
     }, "assumed", PIECES, HOST)
     yield stated(scope("eager", "graph.eager", None), forms.per_unit.__name__, {
         "base": {"value": 40, "unit": "us", "interval": [20, 100]},
-        "per_operation": {"value": 8, "unit": "us", "interval": [4, round(dispatch)]},
-    }, "assumed", f"assumed: a kernel launched from Python; the operator tables' eager all-reduce, a heavier operation, takes {dispatch:.0f} us "
-       "of host time (median of small sizes)", dict(HOST, launch="eager"), sources=[table.cite()])
+        "per_operation": calibrated.coefficient("eager_operation"),
+    }, method, EAGER.format(dispatch) + bound + carried, dict(HOST, launch="eager"), ranges=calibrated.span(),
+       sources=[table.cite(), *([linear.cite()] if len(linear) else []), calibrated.cite()], fit=calibrated.fit())
+    yield stated(scope("between-kernels", "graph.node", None), forms.per_unit.__name__, {
+        "base": {"value": 0, "unit": "us", "interval": [0, 0]},
+        "per_operation": calibrated.coefficient("between_kernels"),
+    }, method, NODE + carried, DEVICE, ranges=calibrated.span(), sources=[calibrated.cite()], fit=calibrated.fit())

@@ -127,6 +127,7 @@ def inputs_of(table, facts, stored, multiple, peak):
     elements = matrices * t["hidden_size"] * padded(inter, multiple)
     return {
         "tokens": tokens, "experts": experts, "pairs": tokens * topk, "hit": hit, "expert_bytes": stored * elements,
+        "width": t["hidden_size"].astype(float),
         "pair_operations": 2.0 * matrices * t["hidden_size"] * inter, "bandwidth": facts["bandwidth"], "peak": facts["peak"][peak],
     }
 
@@ -148,6 +149,12 @@ def rows_of(wheel, chip, framework, sources):
     shape = list(zip(joined["hidden_size"].tolist(), joined["inter_size"].tolist()))
     joined.columns["ungated"] = np.array([float(s in UNGATED) for s in shape])
     return joined
+
+
+def row_knots(tensor_format):
+    """Where the efficiency of multiplying may bend. The mxfp8 kernel turns to wide tiles between 64 and 256 rows; a knot at 128 would pin the
+    jump there, and more rows would cost less."""
+    return ROWS[:5] + (256, 512) if tensor_format == "mxfp4_mxfp8" else ROWS
 
 
 def expert_knots(kernel, tensor_format):
@@ -172,9 +179,9 @@ def measured(chip, wheel, report):
         free = [
             Free("floor", "us", 20.0),
             Free("expert_time", "us", 0.02),
-            Free("token_time", "us", 0.005),
+            Free("element_time", "us", 1e-3),
             Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=expert_knots(kernel, tensor_format)),
-            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS),
+            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=row_knots(tensor_format)),
         ]
         tokens = inputs["tokens"]
         parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),

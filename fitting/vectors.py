@@ -15,7 +15,7 @@ PICK = {  # name -> (low, high) drawn evenly in log space; integers where both e
     "rows": (1, 8192), "columns": (128, 65536), "depth": (128, 32768), "weight_bytes": (1e5, 1e9), "input_bytes": (0.5, 4.0),
     "bandwidth": (1e6, 8e6), "peak": (3e8, 9e9), "requests": (1, 256), "context": (300, 500000), "kv_heads": (1, 8),
     "query_heads": (8, 64), "head_dim": (64, 128), "element_bytes": (1, 2), "new": (1, 8192), "cached": (1, 30000), "window": (64, 4096),
-    "tokens": (1, 8192), "experts": (8, 256), "hit": (1, 256), "pairs": (1, 65536), "expert_bytes": (1e5, 1e8), "pair_operations": (1e5, 1e8),
+    "tokens": (1, 8192), "experts": (8, 256), "hit": (1, 256), "pairs": (1, 65536), "expert_bytes": (1e5, 1e8), "pair_operations": (1e5, 1e8), "width": (256, 8192),
     "bytes": (100, 1e9), "vocabulary": (30000, 200000), "operations": (1, 500), "ranks": (1, 8), "graphs": (1, 80),
 }
 SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
@@ -26,8 +26,8 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "attention_prefill": (("rows", "new", "cached", "window", "query_heads", "kv_heads", "head_dim", "element_bytes", "bandwidth", "peak"),
                           {"tile_time": "head_dim", "key_time": "head_dim", "compute_efficiency": "head_dim"},
                           ("latency", "window_tile_time", "memory_efficiency", "sharpness", "packs_group")),
-    "moe": (("tokens", "experts", "pairs", "hit", "expert_bytes", "pair_operations", "bandwidth", "peak"),
-            {"memory_efficiency": "expert_bytes", "compute_efficiency": "rows_per_expert"}, ("floor", "expert_time", "token_time")),
+    "moe": (("tokens", "experts", "pairs", "hit", "expert_bytes", "pair_operations", "width", "bandwidth", "peak"),
+            {"memory_efficiency": "expert_bytes", "compute_efficiency": "rows_per_expert"}, ("floor", "expert_time", "element_time")),
     "collective": (("bytes",), {}, ()),
     "stream": (("bytes", "bandwidth"), {"memory_efficiency": "bytes"}, ("floor",)),
     "sampling": (("rows", "vocabulary", "bandwidth"), {}, ("floor", "bytes_per_logit", "memory_efficiency")),
@@ -35,7 +35,7 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "stored": (("ranks", "graphs"), {}, ("base", "per_rank", "per_graph")),
 }
 SMALL = {"depth_time": 0.003, "unit_time": 0.05, "window_unit_time": 0.02, "tile_time": 0.05, "window_tile_time": 0.02, "key_time": 0.02,
-         "expert_time": 0.05, "token_time": 0.3}
+         "expert_time": 0.05, "element_time": 0.005}
 DERIVED = {"mean_context": (1, 100000), "rows_per_expert": (1, 1000)}
 
 

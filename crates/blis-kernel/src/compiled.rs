@@ -30,10 +30,19 @@ pub(crate) struct Stage {
     pub(crate) attention: Attention,
 }
 
+impl Stage {
+    /// Kernel calls of one rank's pass.
+    pub(crate) fn calls(&self, rank: &RankStep) -> u32 {
+        self.tokens.calls(rank.padded_tokens) + self.sampled.calls(rank.sampled) + self.attention.calls(rank)
+    }
+}
+
 /// What a run has used so far, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Counts {
     pub(crate) steps: u64,
+    /// Kernel calls, and the accelerator's time between them.
+    pub(crate) between: (u64, f64),
     /// By way to launch.
     pub(crate) launch: [LaunchCounts; 3],
     pub(crate) schedule: f64,
@@ -74,7 +83,11 @@ impl CompiledPlan {
         let mut worst = StepEstimate::default();
         self.counts.steps += 1;
         for rank in &step.ranks {
-            let kernels = stage.tokens.price(rank.padded_tokens) + stage.sampled.price(rank.sampled) + stage.attention.price(rank);
+            let calls = stage.calls(rank);
+            let between = self.launches.between(calls);
+            let kernels =
+                stage.tokens.price(rank.padded_tokens) + stage.sampled.price(rank.sampled) + stage.attention.price(rank) + between;
+            self.counts.between = (self.counts.between.0 + u64::from(calls), self.counts.between.1 + between);
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let host = self.host.price(rank);
             self.counts.launch[rank.launch as usize].add(dispatch, kernels);
@@ -93,7 +106,8 @@ impl CompiledPlan {
         for rank in &step.ranks {
             // A copy of the attention classes keeps the counts of this plan as they are.
             let attention = stage.attention.clone().price(rank);
-            let kernels = stage.tokens.compute(rank.padded_tokens) + stage.sampled.compute(rank.sampled) + attention;
+            let between = self.launches.between(stage.calls(rank));
+            let kernels = stage.tokens.compute(rank.padded_tokens) + stage.sampled.compute(rank.sampled) + attention + between;
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let host = self.host.price(rank);
             worst = slower(worst, estimate(kernels, dispatch, host.schedule + host.prepare, host.update));

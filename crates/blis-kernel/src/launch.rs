@@ -2,7 +2,8 @@
 //!
 //! A full graph is one launch. A piecewise pass replays its pieces and launches attention kernel by kernel in between; an eager
 //! pass launches everything kernel by kernel. Launches run ahead of the accelerator, so only the first delays it; where all of
-//! them together take longer than its work, the pass is as long as they are.
+//! them together take longer than its work, the pass is as long as they are. Between kernels the accelerator loses a little time
+//! whichever way they were launched.
 
 use blis_contracts::plan::GraphPolicy;
 use blis_contracts::step::Launch;
@@ -13,12 +14,14 @@ use crate::error::CompileError;
 use crate::inputs::Inputs;
 use crate::term::Term;
 
-/// Terms of the three ways to launch.
+/// Terms of the three ways to launch, and of what lies between kernels in each.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Launches {
     pub(crate) full: Term,
     pub(crate) piecewise: Term,
     pub(crate) eager: Term,
+    /// From one kernel to the next, on the accelerator.
+    pub(crate) node: Term,
     pieces: f64,
     kernels: f64,
 }
@@ -39,9 +42,19 @@ impl Launches {
             full: find(Subject::GraphFull)?,
             piecewise: find(Subject::GraphPiecewise)?,
             eager: find(Subject::GraphEager)?,
+            node: find(Subject::GraphNode)?,
             pieces: f64::from(graphs.pieces),
             kernels: f64::from(graphs.eager_launches),
         })
+    }
+
+    /// Time of the accelerator between the kernels of a pass that makes `calls` calls.
+    ///
+    /// Kernels are priced as they were timed, each following itself with its code and its weights' addresses at hand; between different
+    /// kernels that depend on each other the accelerator also drains, resolves the dependency and fetches code.
+    pub(crate) fn between(&self, calls: u32) -> f64 {
+        let pass = Inputs::NONE.with(Input::Requests, 0.0).with(Input::Tokens, 0.0).with(Input::Operations, f64::from(calls));
+        if calls == 0 { 0.0 } else { self.node.price(&pass) }
     }
 
     /// Host time of one pass that makes `attention_calls` attention calls and serves `requests` requests and `tokens` tokens.

@@ -118,6 +118,7 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
             chip.with(Input::Experts, f64::from(local_experts))
                 .with(Input::ExpertBytes, stored as f64)
                 .with(Input::PairOperations, operations)
+                .with(Input::Width, hidden as f64)
                 .with(Input::Peak, peak(format.activations)?)
         }
         PrimitiveShape::Collective { group, .. } => chip.with(Input::Ranks, f64::from(group)),

@@ -93,6 +93,8 @@ impl CompiledPlan {
             for (operation, priced) in decode.chain(prefill) {
                 lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
             }
+            let calls = stage.calls(rank);
+            lines.push(of_wait(&self.launches.node, self.launches.between(calls), u64::from(calls)));
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let kernels: f64 = lines.iter().skip(before).map(|line| line.ns / 1e3).sum();
             if dispatch.rest > kernels {
@@ -119,6 +121,9 @@ impl CompiledPlan {
             lines.extend(decode.chain(prefill).flat_map(|(operation, tally)| of_tally(operation, tally)));
         }
         let counts = &self.counts;
+        if counts.between.0 > 0 {
+            lines.push(of_wait(&self.launches.node, counts.between.1, counts.between.0));
+        }
         for launch in Launch::ALL {
             let (term, launched) = (self.launch_term(launch), &counts.launch[launch as usize]);
             if launched.passes > 0 {
@@ -217,7 +222,7 @@ fn of_host(term: &Term, us: f64, count: u64) -> PriceLine {
     PriceLine { unidentified, rank: term.rank(false, unidentified), ..line(term, us, count) }
 }
 
-/// A line of the accelerator's waits for launches.
+/// A line of the accelerator's waits, for launches or between kernels.
 fn of_wait(term: &Term, us: f64, count: u64) -> PriceLine {
     PriceLine { on_device: true, ..of_host(term, us, count) }
 }

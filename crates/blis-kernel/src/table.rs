@@ -76,6 +76,11 @@ impl Table {
         self.over(rows).map(|operation| operation.microseconds(f64::from(rows))).sum()
     }
 
+    /// Calls of all operations that run for `rows` rows.
+    pub(crate) fn calls(&self, rows: u32) -> u32 {
+        if rows == 0 { 0 } else { self.over(rows).map(|operation| operation.count).sum() }
+    }
+
     /// How often each number of rows was priced.
     pub(crate) fn uses(&self) -> impl Iterator<Item = (u32, u64)> {
         let counted = (0_u32..).zip(&self.cells).filter(|(_, cell)| cell.uses > 0).map(|(rows, cell)| (rows, cell.uses));

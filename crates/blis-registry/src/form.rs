@@ -126,7 +126,7 @@ impl FormName {
                         FLOOR,
                         MEMORY_EFFICIENCY,
                         COMPUTE_EFFICIENCY,
-                        required("token_time", Unit::Microseconds, Kind::NonNegative),
+                        required("element_time", Unit::Microseconds, Kind::NonNegative),
                         extra("expert_time", Unit::Microseconds),
                     ]
                 }
@@ -193,6 +193,7 @@ impl FormName {
                 Input::RowsPerExpert,
                 Input::ExpertBytes,
                 Input::PairOperations,
+                Input::Width,
                 Input::Bandwidth,
                 Input::Peak,
             ],

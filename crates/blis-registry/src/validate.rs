@@ -8,7 +8,7 @@ use blis_contracts::strict::Problem;
 
 use crate::entry::{CoefficientSet, Curve, Entry};
 use crate::form::{CoefficientSpec, Kind};
-use crate::vocabulary::{Clock, Family, FormName, Unit};
+use crate::vocabulary::{Clock, Family, FormName, Subject, Unit};
 
 /// Every problem of a file, in document order.
 pub fn check(set: &CoefficientSet) -> Vec<Problem> {
@@ -99,6 +99,7 @@ fn check_method(entry: &Entry, at: &mut Place<'_>) {
 /// What an entry measures must be what the formula reads (VAL-9): kernels are priced on the device's clock alone.
 fn check_boundary(entry: &Entry, at: &mut Place<'_>) {
     let on_device = match entry.primitive.family() {
+        Family::Launch => entry.primitive == Subject::GraphNode,
         Family::Gemm
         | Family::AttentionPrefill
         | Family::AttentionDecode
@@ -106,7 +107,7 @@ fn check_boundary(entry: &Entry, at: &mut Place<'_>) {
         | Family::Collective
         | Family::Elementwise
         | Family::Sampling => true,
-        Family::Launch | Family::Host | Family::Memory => false,
+        Family::Host | Family::Memory => false,
     };
     if on_device && entry.boundary.clock != Clock::Device {
         at.report("boundary.clock", format!("`{}` is priced on the device's clock; host issue time would count twice", entry.primitive));

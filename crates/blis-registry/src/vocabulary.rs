@@ -67,6 +67,8 @@ vocabulary!(
         GraphPiecewise = "graph.piecewise",
         /// Launching kernel by kernel.
         GraphEager = "graph.eager",
+        /// From the end of one kernel of a pass to the start of the next, beyond what timing a kernel alone shows.
+        GraphNode = "graph.node",
         /// Forming a batch.
         HostSchedule = "host.schedule",
         /// Preparing a batch's inputs on the worker.
@@ -185,6 +187,8 @@ vocabulary!(
         ExpertBytes = "expert_bytes",
         /// Operations of one (token, expert) pair on one rank.
         PairOperations = "pair_operations",
+        /// Elements of the row an expert reads and writes for a token.
+        Width = "width",
         /// Bytes of a collective on one rank, or of a kernel that only reads and writes.
         Bytes = "bytes",
         /// Logits of one row on one rank.
@@ -257,6 +261,7 @@ impl Subject {
             Self::GraphFull
             | Self::GraphPiecewise
             | Self::GraphEager
+            | Self::GraphNode
             | Self::HostSchedule
             | Self::HostPrepare
             | Self::HostUpdate
@@ -275,7 +280,7 @@ impl Subject {
             Self::AllReduce | Self::AllGather => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
             Self::Sampling => Family::Sampling,
-            Self::GraphFull | Self::GraphPiecewise | Self::GraphEager => Family::Launch,
+            Self::GraphFull | Self::GraphPiecewise | Self::GraphEager | Self::GraphNode => Family::Launch,
             Self::HostSchedule | Self::HostPrepare | Self::HostUpdate | Self::HostFrontend => Family::Host,
             Self::MemoryContext | Self::MemoryCommunicator | Self::MemoryGraphs | Self::MemoryActivationOverhead => Family::Memory,
         }

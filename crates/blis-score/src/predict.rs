@@ -21,7 +21,7 @@ use crate::sweep::Sweep;
 /// Predicts every point. The order of the answer is the order of the sweeps and of their concurrencies, whatever `jobs` is.
 ///
 /// `done` is called after each point with the number finished so far.
-pub fn predict(sweeps: &[Sweep], jobs: usize, done: &(dyn Fn(usize) + Sync)) -> Vec<Prediction> {
+pub fn predict(sweeps: &[Sweep], jobs: usize, world: &World, done: &(dyn Fn(usize) + Sync)) -> Vec<Prediction> {
     let points: Vec<(&Sweep, u32)> =
         sweeps.iter().flat_map(|sweep| sweep.concurrency.iter().map(move |concurrency| (sweep, *concurrency))).collect();
     // The largest runs first, so that no thread is left alone with one at the end.
@@ -36,10 +36,9 @@ pub fn predict(sweeps: &[Sweep], jobs: usize, done: &(dyn Fn(usize) + Sync)) -> 
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                let world = World::released();
                 while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (sweep, concurrency) = points[index];
-                    let answer = predict_point(sweep, concurrency, &world);
+                    let answer = predict_point(sweep, concurrency, world);
                     *answers[index].lock().expect("no thread panics while it holds an answer") = Some(answer);
                     done(finished.fetch_add(1, Ordering::Relaxed) + 1);
                 }

@@ -7,9 +7,9 @@ use blis_registry::{ChipCoefficients, CoefficientSet, Entry, Query, Registry, Se
 
 use crate::{GEMM, directory};
 
-/// A plain entry to vary.
-fn base() -> CoefficientSet {
-    let root = directory("lookup", &[("h100/gemm.yaml", GEMM)]);
+/// A plain entry to vary, read from the test's own directory.
+fn base(test: &str) -> CoefficientSet {
+    let root = directory(test, &[("h100/gemm.yaml", GEMM)]);
     let entries = Registry::open(&root, &[]).expect("the text is valid").chip("h100").expect("the chip is there").entries().to_vec();
     let kind = blis_registry::entry::CoefficientSetKind::CoefficientSet;
     CoefficientSet { kind, chip: "h100".to_owned(), family: Family::Gemm, script: "a test".to_owned(), entries }
@@ -32,7 +32,7 @@ fn scopes(method: Method, template: &Entry) -> Vec<Entry> {
 
 #[test]
 fn every_pair_of_entries_is_ordered_by_method_then_kernel_then_format_then_group_in_either_order() {
-    let set = base();
+    let set = base("lookup-order");
     let entries: Vec<Entry> =
         [Method::Measured, Method::Transferred, Method::Roofline].into_iter().flat_map(|method| scopes(method, &set.entries[0])).collect();
     let kernel = KernelImpl::named("cublas", "linear");
@@ -52,7 +52,7 @@ fn every_pair_of_entries_is_ordered_by_method_then_kernel_then_format_then_group
 
 #[test]
 fn an_entry_of_another_kernel_format_or_group_does_not_match() {
-    let set = base();
+    let set = base("lookup-scope");
     let coefficients = ChipCoefficients::new("h100", [set]).unwrap();
     let (cublas, other) = (KernelImpl::named("cublas", "linear"), KernelImpl::named("marlin", "linear"));
     let name = |kernel, format| {
@@ -66,7 +66,7 @@ fn an_entry_of_another_kernel_format_or_group_does_not_match() {
 
 #[test]
 fn what_nothing_covers_is_named() {
-    let coefficients = ChipCoefficients::new("h100", [base()]).unwrap();
+    let coefficients = ChipCoefficients::new("h100", [base("lookup-nothing")]).unwrap();
     let kernel = KernelImpl::named("nccl", "all-reduce");
     let query = Query { subject: Subject::AllReduce, kernel: Some(&kernel), format: None, group: Some(4) };
     let error = coefficients.find(&query).unwrap_err().to_string();
@@ -75,6 +75,6 @@ fn what_nothing_covers_is_named() {
 
 #[test]
 fn a_set_of_another_chip_is_refused() {
-    let error = ChipCoefficients::new("h200", [base()]).unwrap_err();
+    let error = ChipCoefficients::new("h200", [base("lookup-other-chip")]).unwrap_err();
     assert_eq!(error, SetError::OtherChip { chip: "h200".to_owned(), found: "h100".to_owned() });
 }

@@ -14,7 +14,7 @@ fn sweep(edits: &[(&str, &str)]) -> Vec<Sweep> {
 }
 
 fn predicted(units: &[Sweep]) -> Vec<Prediction> {
-    predict(units, 2, &|_| {})
+    predict(units, 2, &World::released(), &|_| {})
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn each_point_is_answered_in_the_order_of_the_units_whatever_the_jobs() {
     let units = sweep(&[]);
     let answers = predicted(&units);
     assert_eq!(answers.iter().map(|answer| answer.concurrency).collect::<Vec<_>>(), [1, 4, 2]);
-    assert_eq!(answers, predict(&units, 1, &|_| {}));
+    assert_eq!(answers, predict(&units, 1, &World::released(), &|_| {}));
     for answer in &answers {
         assert_eq!((answer.refused.as_ref(), answer.grade), (None, Grade::G4), "{answer:?}");
         let (ttft, tpot) = (answer.mean_ttft_us.unwrap(), answer.mean_tpot_us.unwrap());

@@ -7,10 +7,12 @@ use std::process::ExitCode;
 
 use blis_score::predict::predict;
 use blis_score::sweep::read_sweeps;
+use blis_sim::World;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Outcome, compare, print};
+use crate::data::DataArgs;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::pending::PendingFile;
@@ -35,6 +37,8 @@ enum Command {
         /// Threads; all processors where left out. The predictions do not depend on it
         #[arg(long, value_name = "N")]
         jobs: Option<NonZero<usize>>,
+        #[command(flatten)]
+        data: DataArgs,
     },
     /// Compare predictions with measurements: errors by what the points have in common, and what holds points back
     Compare(compare::Args),
@@ -43,14 +47,15 @@ enum Command {
 pub(super) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Compare(args) => compare::run(args),
-        Command::Predict { units, out, jobs } => {
+        Command::Predict { units, out, jobs, data } => {
             interrupt::watch();
             if let Some(out) = out.as_ref().filter(|out| same_file(out, units)) {
                 return Err(Failure::input(format!("--out {}: would overwrite the units", out.display()), None));
             }
             let cannot_write = |path: &Path, error| Failure::input(format!("--out {}: cannot be written: {error}", path.display()), None);
             let file = out.as_ref().map(|path| PendingFile::create(path).map_err(|error| cannot_write(path, error))).transpose()?;
-            let lines = predictions(units, jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get))?;
+            let world = data.world()?;
+            let lines = predictions(units, &world, jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get))?;
             let Some(mut file) = file else { return print(&lines) };
             let what = out.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
             let written = file.write_all(lines.as_bytes()).and_then(|()| file.complete());
@@ -65,12 +70,12 @@ fn same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// The predictions, one JSON object a line.
-fn predictions(units: &Path, jobs: usize) -> Result<String, Failure> {
+fn predictions(units: &Path, world: &World, jobs: usize) -> Result<String, Failure> {
     let sweeps = read_sweeps(&compare::open(units)?).map_err(|error| Failure::input(error.to_string(), None))?;
     let points = sweeps.iter().map(|sweep| sweep.concurrency.len()).sum::<usize>();
     let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} points, {eta} left");
     let bar = ProgressBar::new(points as u64).with_style(style.expect("the template names keys that indicatif has"));
-    let predictions = predict(&sweeps, jobs, &|done| bar.set_position(done as u64));
+    let predictions = predict(&sweeps, jobs, world, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let line = |prediction| serde_json::to_string(prediction).expect("a prediction has text keys and finite numbers") + "\n";
     Ok(predictions.iter().map(line).collect())
