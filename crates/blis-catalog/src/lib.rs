@@ -1,10 +1,10 @@
 //! Published facts: chips, model graphs and the deriver that writes them.
 //!
 //! The catalog holds declared facts only, each with its citation: no fitted value, no behaviour of any engine. Models are graphs
-//! derived from their vendor's configuration ([`derive`]), never edited. The data lie in `catalog/` and are compiled in; a run may
+//! derived from their vendor's configuration ([`mod@derive`]), never edited. The data lie in `catalog/` and are compiled in; a run may
 //! name a directory instead, or lay its own entries over either ([`Catalog`]).
 //!
-//! Reading order: [`Catalog`], then [`derive`] and its rules, then `validate` and `counts`.
+//! Reading order: [`Catalog`], then [`mod@derive`] and its rules, then `validate` and `counts`.
 
 use blis_contracts::data;
 
