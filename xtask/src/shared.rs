@@ -26,7 +26,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
     let units = std::fs::read_to_string(workspace.root.join(UNITS)).with_context(|| format!("cannot read {UNITS}"))?;
     let binary = workspace.build_blis(Profile::Release)?;
     let binary = binary.to_str().context("the target folder's path is not UTF-8")?;
-    let lines = capture(&mut workspace.command(binary, &["score", "predict", UNITS]))?;
+    let lines = capture(&mut workspace.command(binary, &["score", "predict", "--units", UNITS]))?;
     let lines = String::from_utf8(lines).context("`blis score predict` did not print text")?;
     let tally = Tally::of(&units, &lines)?;
     tally.check(UNITS_MIN, POINTS_MIN)?;

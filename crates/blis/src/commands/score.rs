@@ -29,7 +29,7 @@ enum Command {
     /// Predict every point of every unit: one JSON object a line, a refusal with its reason where it cannot be run
     Predict {
         /// The units, one JSON object a line
-        #[arg(value_name = "UNITS")]
+        #[arg(long, value_name = "FILE")]
         units: PathBuf,
         /// Where the predictions go; stdout where left out
         #[arg(long, value_name = "FILE")]

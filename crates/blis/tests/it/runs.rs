@@ -159,7 +159,7 @@ fn units_become_predictions_and_refusals() {
     let served = unit("64/16", "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 4096");
     let refused = unit("pp", "vllm serve meta-llama/Llama-3.1-8B-Instruct --pipeline-parallel-size 2");
     bench.write("units.jsonl", (served + &refused).as_bytes());
-    let one = bench.blis(&["score", "predict", "units.jsonl", "--jobs", "1"]);
+    let one = bench.blis(&["score", "predict", "--units", "units.jsonl", "--jobs", "1"]);
     assert!(one.status.success(), "{}", show(&one));
     let text = String::from_utf8(one.stdout).unwrap();
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -167,7 +167,7 @@ fn units_become_predictions_and_refusals() {
     assert!(lines[..2].iter().all(|line| line["mean_ttft_us"].is_number() && line["refused"].is_null()), "{text}");
     assert!(lines[2..].iter().all(|line| line["grade_reasons"][0]["code"] == "field_not_modelled"), "{text}");
     assert!(lines[2..].iter().all(|line| line["refused"].as_str().unwrap().contains("pipeline")), "{text}");
-    let many = bench.blis(&["score", "predict", "units.jsonl", "--jobs", "3", "--out", "predictions.jsonl"]);
+    let many = bench.blis(&["score", "predict", "--units", "units.jsonl", "--jobs", "3", "--out", "predictions.jsonl"]);
     assert!(many.status.success() && many.stdout.is_empty(), "{}", show(&many));
     assert_eq!(bench.read("predictions.jsonl"), text);
 }

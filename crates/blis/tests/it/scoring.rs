@@ -22,7 +22,7 @@ fn bench(test: &str) -> Bench {
     let bench = Bench::new(test, CHAT);
     bench.write("units.jsonl", SWEEP.as_bytes());
     bench.write("measured.jsonl", MEASURED.as_bytes());
-    let output = bench.blis(&["score", "predict", "units.jsonl", "--out", "predictions.jsonl"]);
+    let output = bench.blis(&["score", "predict", "--units", "units.jsonl", "--out", "predictions.jsonl"]);
     assert!(output.status.success(), "{}", show(&output));
     bench
 }
@@ -46,7 +46,7 @@ fn what_is_predicted_can_be_compared_and_shown() {
 #[test]
 fn predictions_never_overwrite_their_units() {
     let bench = bench("predict_over_units");
-    let output = bench.blis(&["score", "predict", "units.jsonl", "--out", "./units.jsonl"]);
+    let output = bench.blis(&["score", "predict", "--units", "units.jsonl", "--out", "./units.jsonl"]);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(message.starts_with("error: --out ./units.jsonl: would overwrite the units"), "{message}");
