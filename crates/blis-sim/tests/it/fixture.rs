@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use blis_contracts::chip::Chip;
+use blis_contracts::conformance::FixedPrices;
 use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, FinishReason, Finished, Input, StepTicket, TokensOut};
-use blis_contracts::environment::{Environment, EnvironmentError, MemoryBreakdown, PlanId};
-use blis_contracts::model::ModelGraph;
+use blis_contracts::environment::Environment;
 use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, PoolPlan};
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::record::RequestRecord;
@@ -114,31 +113,9 @@ impl Engine for BatchEngine {
     }
 }
 
-/// A world with nothing in it.
-#[derive(Debug)]
-pub(crate) struct Void;
-
-impl Environment for Void {
-    fn graph(&self, model: &str) -> Result<&ModelGraph, EnvironmentError> {
-        Err(EnvironmentError::UnknownModel { name: model.to_owned(), nearest: Vec::new() })
-    }
-
-    fn chip(&self, name: &str) -> Result<&Chip, EnvironmentError> {
-        Err(EnvironmentError::UnknownChip { name: name.to_owned(), nearest: Vec::new() })
-    }
-
-    fn memory(&self, _partial: &PoolPlan) -> Result<MemoryBreakdown, EnvironmentError> {
-        Ok(MemoryBreakdown::default())
-    }
-
-    fn compile(&mut self, _plan: &PoolPlan) -> Result<PlanId, EnvironmentError> {
-        Ok(PlanId(0))
-    }
-
-    fn price(&mut self, _plan: PlanId, _step: &StepShape) -> StepEstimate {
-        StepEstimate::default()
-    }
-}
+/// A world that asks nothing for a step: the engine here states its own times.
+const FREE: FixedPrices =
+    FixedPrices { step: StepEstimate { before_ns: 0.0, launch_ns: 0.0, device_ns: 0.0, after_ns: 0.0 }, per_token_ns: 0.0 };
 
 /// Sends each listed (time, prompt, output) in turn; a closed one keeps a number of requests in flight and ignores the times.
 #[derive(Debug)]
@@ -218,7 +195,7 @@ pub(crate) fn run(
     frame: Frame,
 ) -> Result<(Outcome, Vec<RequestRecord>), SimulationError> {
     let mut collector = Collector::default();
-    let outcome = Simulation::new(sources, Box::new(engine), costs, frame, &mut Void, &mut collector).run()?;
+    let outcome = Simulation::new(sources, Box::new(engine), costs, frame, &mut FREE.clone(), &mut collector).run()?;
     Ok((outcome, collector.0))
 }
 
