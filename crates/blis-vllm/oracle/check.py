@@ -7,6 +7,7 @@ there for must occur. Exits 1 and names what is missing otherwise.
 import argparse
 import gzip
 import json
+import re
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -53,14 +54,37 @@ def leaves(value: object, path: str, found: dict[str, set]) -> None:
             leaves(group, "config.kv_groups[]", found)
 
 
-def situations(calls: list[dict], seen: set[str]) -> None:
+def aborts(before: dict, call: dict, prompts: dict[str, int], seen: set[str]) -> None:
+    """What the requests that this call's aborts hit were doing at the end of the call before."""
+    hit = {request for kind, request in call["in"] if kind == "abort"} | set((call["done"] or {}).get("aborted", ()))
+    for request, computed, _, in_flight, _, _ in before["running"]:
+        if request in hit:
+            seen.add("abort in a prompt" if computed < prompts.get(request, 0) else "abort of a decode")
+            if in_flight:
+                seen.add("abort with tokens in flight")
+    for request, _, preemptions in before["waiting"]:
+        if request in hit:
+            seen.add("abort of a preempted request" if preemptions else "abort of a waiting request")
+
+
+def situations(header: dict, calls: list[dict], prompts: dict[str, int], seen: set[str]) -> None:
+    seen.add(f"blocks of {header['block_size']}")
+    if len(calls) >= 5000:
+        seen.add(f"five thousand calls, {header['policy']}")
+    before = {"running": [], "waiting": []}
     for call in calls:
+        aborts(before, call, prompts, seen)
+        started = {request for request, computed, *_ in before["running"] if computed < prompts.get(request, 0)}
+        before = call
         sched, done = call["sched"], call["done"]
         stale = {request for request, count in sched["preempted"] if count} if sched else set()
         seen |= {f"{kind} taken" for kind, _ in call["in"]}
         if sched:
             seen |= {"resumed request travels as new" for row in sched["new"] if row[3]}
             seen |= {"prefix hit" for row in sched["new"] if row[1] > 0}
+            left = [prompts.get(row[0], 0) - row[1] for row in sched["new"] if row[1] and not row[3]]
+            seen |= {"all but a block is hit" for tokens in left if 0 < tokens <= header["block_size"]}
+            seen |= {"preempted in its prompt" for request, _ in sched["preempted"] if request in started}
             seen |= {"cached request without new blocks" for row in sched["cached"] if row[1] is None}
             seen |= {"cached request with new blocks" for row in sched["cached"] if row[1] is not None}
             seen |= {f"preempted {'with' if count else 'without'} output in flight" for _, count in sched["preempted"]}
@@ -112,12 +136,31 @@ EXPECTED = {
     "preempted with output in flight",
     "preempted without output in flight",
     "stale token is the last",
+    *(f"blocks of {size}" for size in (16, 32, 64, 128, 256)),
+    "five thousand calls, fcfs",
+    "five thousand calls, priority",
+    "abort in a prompt",
+    "abort of a decode",
+    "abort with tokens in flight",
+    "abort of a waiting request",
+    "abort of a preempted request",
+    "all but a block is hit",
+    "preempted in its prompt",
 }
+
+
+def prompt_lengths(scenario: Path) -> dict[str, int]:
+    """Tokens of each prompt, where one request bears the identifier; rows are in flow style, so that no parser is needed."""
+    rows = re.findall(r"^ +- \{id: (\S+), .*?prompt: \[(.*?)\]", scenario.read_text(), re.MULTILINE)
+    names = [name for name, _ in rows]
+    lengths = ((name, sum(map(int, re.findall(r"(?:unique|length): (\d+)", prompt)))) for name, prompt in rows)
+    return {name: length for name, length in lengths if names.count(name) == 1}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="check that every compared field and situation varies in the corpus")
     parser.add_argument("--traces", type=Path, default=HERE / "traces")
+    parser.add_argument("--scenarios", type=Path, default=HERE / "scenarios")
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
     found: dict[str, set] = defaultdict(set)
@@ -129,7 +172,9 @@ def main() -> int:
         calls += len(records) - 1
         for record in records:
             leaves(record, "", found)
-        situations(records[1:], seen)
+        name = path.name.removesuffix(".jsonl.gz")
+        prompts = prompt_lengths(options.scenarios / f"{name}.yaml")
+        situations(records[0]["config"], records[1:], prompts, seen)
     del found[""]
     rows = [f"{path}: {min(len(values), SEEN_AT_MOST)}" for path, values in sorted(found.items())]
     if options.report:

@@ -12,7 +12,7 @@ use blis_vllm::trace::scenario::Scenario;
 use flate2::read::GzDecoder;
 
 /// The corpus holds at least so many traces; fewer would mean that it was not found.
-const TRACES_MIN: usize = 270;
+const TRACES_MIN: usize = 365;
 
 fn oracle() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle")
