@@ -181,6 +181,8 @@ pub struct AttentionSettings {
     pub flash_attn_max_num_splits_for_cuda_graph: u64,
     /// Forces TensorRT-LLM's kernels inside FlashInfer on or off; absent for upstream's own choice.
     pub use_trtllm_attention: Option<bool>,
+    /// Whether the backends ask for a KV cache in which the layers of a block lie side by side.
+    pub packs_pages: bool,
     /// Whether queries stay unquantised over an fp8 KV cache.
     pub disable_flashinfer_q_quantization: bool,
 }

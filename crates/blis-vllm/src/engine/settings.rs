@@ -58,7 +58,7 @@ pub fn sizing_input(
     let optional = |setting, value: Option<u64>| value.map(|value| narrow(setting, value)).transpose();
     Ok(SizingInput {
         layers,
-        block_size: cache.block_size,
+        packs_pages: resolved.attention.packs_pages,
         max_model_len: narrow(Setting::MaxModelLen, cache.max_model_len)?,
         max_model_len_fits_memory: cache.max_model_len_fits_memory,
         max_in_flight_tokens: narrow(Setting::MaxNumBatchedTokens, scheduler.max_in_flight_tokens())?,

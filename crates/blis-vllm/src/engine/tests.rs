@@ -91,7 +91,7 @@ pub(super) fn engine(max_concurrent_batches: u32) -> VllmEngine {
         max_concurrent_batches,
     };
     let kv = KvConfig {
-        groups: vec![Attention::Full],
+        groups: vec![Attention::Full.in_blocks(16)],
         block_size: 16,
         num_blocks: 4096,
         enable_prefix_caching: true,

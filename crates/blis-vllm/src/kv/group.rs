@@ -22,6 +22,11 @@ pub enum Attention {
 }
 
 impl Attention {
+    /// A group of layers that look back this way, in blocks of so many tokens.
+    pub const fn in_blocks(self, block_size: u32) -> GroupConfig {
+        GroupConfig { attention: self, block_size }
+    }
+
     /// Tokens that the token after `computed` no longer sees.
     pub(crate) const fn skipped_tokens(self, computed: u32) -> u32 {
         match self {
@@ -43,6 +48,15 @@ impl Attention {
             }
         }
     }
+}
+
+/// A group as it is sized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GroupConfig {
+    /// How its layers look back.
+    pub attention: Attention,
+    /// Tokens of one block.
+    pub block_size: u32,
 }
 
 /// Which full blocks of a sliding-window group are worth finding again.
@@ -71,7 +85,8 @@ pub struct Group {
 
 impl Group {
     /// A group without requests.
-    pub fn new(attention: Attention, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> Self {
+    pub fn new(config: GroupConfig, max_in_flight_tokens: u32, max_model_len: u32) -> Self {
+        let GroupConfig { attention, block_size } = config;
         let admission_cap = attention.admission_cap(block_size, max_in_flight_tokens, max_model_len);
         Self { attention, block_size, admission_cap, tables: Vec::new(), considered: Vec::new() }
     }
@@ -93,6 +108,11 @@ impl Group {
     /// Every block every request holds.
     pub fn held_blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.tables.iter().flatten().copied()
+    }
+
+    /// Tokens of one block.
+    pub const fn block_size(&self) -> u32 {
+        self.block_size
     }
 
     /// Tokens the table has slots for.
@@ -240,7 +260,7 @@ mod tests {
     use super::*;
 
     fn group(window: u32) -> Group {
-        let mut group = Group::new(Attention::SlidingWindow { window }, 16, 64, 4096);
+        let mut group = Group::new(Attention::SlidingWindow { window }.in_blocks(16), 64, 4096);
         group.reserve(Slot(0));
         group
     }

@@ -14,7 +14,7 @@ use blis_contracts::request::{Segment, TokenSource};
 
 use super::BlockId;
 use super::chain::{NodeId, Slice};
-use super::group::{Attention, CachePolicy, Group, Retention};
+use super::group::{CachePolicy, Group, GroupConfig, Retention};
 use super::lookup::{Hit, Lookup};
 use super::pool::BlockPool;
 use crate::request::{Progress, Slot, Status};
@@ -22,9 +22,9 @@ use crate::request::{Progress, Slot, Status};
 /// The resolved KV cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KvConfig {
-    /// How each group's layers look back, in upstream's group order.
-    pub groups: Vec<Attention>,
-    /// Tokens of one block, the same in every group.
+    /// The groups, in upstream's group order.
+    pub groups: Vec<GroupConfig>,
+    /// Tokens that every group's blocks divide: what contents are named and looked up by.
     pub block_size: u32,
     /// Blocks of the pool, the placeholder included.
     pub num_blocks: u32,
@@ -100,11 +100,8 @@ pub struct KvManager {
 impl KvManager {
     /// An empty cache.
     pub fn new(config: KvConfig) -> Self {
-        let groups: Vec<_> = config
-            .groups
-            .iter()
-            .map(|attention| Group::new(*attention, config.block_size, config.max_in_flight_tokens, config.max_model_len))
-            .collect();
+        let groups: Vec<_> =
+            config.groups.iter().map(|group| Group::new(*group, config.max_in_flight_tokens, config.max_model_len)).collect();
         let lookup = Lookup::new(&groups, config.block_size);
         let pool = BlockPool::new(config.num_blocks, groups.len(), config.enable_prefix_caching);
         Self {
@@ -381,10 +378,7 @@ impl KvManager {
         for (slot, progress) in live {
             for group in &self.groups {
                 let table = group.table(slot);
-                assert!(
-                    table.len() as u64 * u64::from(self.config.block_size) >= u64::from(progress.computed),
-                    "computed tokens have blocks"
-                );
+                assert!(table.len() as u64 * u64::from(group.block_size()) >= u64::from(progress.computed), "computed tokens have blocks");
             }
             if self.pool.caching() {
                 let known = &self.contents[slot.index()].nodes;

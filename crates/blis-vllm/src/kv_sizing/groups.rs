@@ -2,8 +2,8 @@
 //!
 //! upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_groups`, `_get_kv_cache_groups_uniform_page_size`, `unify_hybrid_kv_cache_specs`
 
-use super::{KvSizingError, LayerKv};
-use crate::kv::group::Attention;
+use super::{KvSizingError, LayerKv, packed};
+use crate::kv::group::{Attention, GroupConfig};
 
 /// Layers that share a block table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,20 +12,58 @@ pub struct LayerGroup {
     pub layers: Vec<usize>,
     /// How the group's blocks are managed.
     pub attention: Attention,
+    /// Tokens of one block.
+    pub block_size: u32,
+    /// Bytes of one block on one rank, over all its layers.
+    pub bytes_per_block: u64,
+    /// Bytes of one block of its first layer on one rank.
+    pub page_bytes: u64,
     /// The window its layers compute with, which blocks may be kept beyond; absent for full attention.
     pub window: Option<u32>,
 }
 
-/// Splits the layers into groups of equal size, a kind of attention each, in order of first appearance.
-pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool) -> Result<Vec<LayerGroup>, KvSizingError> {
+impl LayerGroup {
+    /// A group of some of the layers.
+    pub(super) fn new(all: &[LayerKv], members: Vec<usize>, config: GroupConfig) -> Self {
+        let GroupConfig { attention, block_size } = config;
+        Self {
+            attention,
+            block_size,
+            bytes_per_block: members.iter().map(|&layer| all[layer].page_bytes).sum(),
+            page_bytes: members.first().map_or(0, |&layer| all[layer].page_bytes),
+            layers: members,
+            window: window(attention),
+        }
+    }
+
+    /// What the KV manager needs to know of it.
+    pub fn config(&self) -> GroupConfig {
+        self.attention.in_blocks(self.block_size)
+    }
+}
+
+/// Splits the layers into groups that share block tables, in order of first appearance.
+///
+/// `packs` says whether the layers of a block lie side by side in memory, so that pages of different sizes can share one.
+pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool, packs: bool) -> Result<Vec<LayerGroup>, KvSizingError> {
     let first = layers.first().ok_or(KvSizingError::NoLayers)?;
-    if let Some(other) = layers.iter().find(|layer| layer.bytes_per_token != first.bytes_per_token) {
-        return Err(KvSizingError::MixedPages {
-            first: first.name.clone(),
-            first_bytes: first.bytes_per_token,
-            second: other.name.clone(),
-            second_bytes: other.bytes_per_token,
-        });
+    let alike = |layer: &LayerKv| layer.attention == first.attention && layer.block_size == first.block_size;
+    if layers.iter().all(alike) {
+        let config = first.attention.in_blocks(first.block_size);
+        return Ok(vec![LayerGroup::new(layers, (0..layers.len()).collect(), config)]);
+    }
+    let differs = |layer: &&LayerKv| layer.page_bytes != first.page_bytes || layer.block_size != first.block_size;
+    if let Some(other) = layers.iter().find(differs) {
+        return if packs && !disable_hybrid {
+            Ok(packed::groups(layers))
+        } else {
+            Err(KvSizingError::MixedPages {
+                first: first.name.clone(),
+                first_bytes: first.page_bytes,
+                second: other.name.clone(),
+                second_bytes: other.page_bytes,
+            })
+        };
     }
     let mut buckets: Vec<(Attention, Vec<usize>)> = Vec::new();
     for (index, layer) in layers.iter().enumerate() {
@@ -35,7 +73,7 @@ pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool) -> Result<Vec<Laye
         }
     }
     if buckets.len() > 1 && disable_hybrid {
-        return promote(layers.len(), &buckets);
+        return promote(layers, &buckets);
     }
     let smallest = buckets.iter().map(|(_, members)| members.len()).min().unwrap_or(0);
     let largest = buckets.iter().map(|(_, members)| members.len()).max().unwrap_or(0);
@@ -45,19 +83,22 @@ pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool) -> Result<Vec<Laye
     for (attention, members) in buckets {
         let count = members.len().div_ceil(size);
         for offset in 0..count {
-            let layers = members.iter().copied().skip(offset).step_by(count).collect();
-            groups.push(LayerGroup { layers, attention, window: window(attention) });
+            let members = members.iter().copied().skip(offset).step_by(count).collect();
+            groups.push(LayerGroup::new(layers, members, attention.in_blocks(first.block_size)));
         }
     }
     Ok(groups)
 }
 
 /// One group with blocks for every token, where the layers differ only in one window.
-fn promote(layers: usize, buckets: &[(Attention, Vec<usize>)]) -> Result<Vec<LayerGroup>, KvSizingError> {
+fn promote(layers: &[LayerKv], buckets: &[(Attention, Vec<usize>)]) -> Result<Vec<LayerGroup>, KvSizingError> {
     let mut windows = buckets.iter().filter_map(|(attention, _)| window(*attention));
     let has_full = buckets.iter().any(|(attention, _)| *attention == Attention::Full);
     match (has_full, windows.next(), windows.next()) {
-        (true, window, None) => Ok(vec![LayerGroup { layers: (0..layers).collect(), attention: Attention::Full, window }]),
+        (true, window, None) => {
+            let group = LayerGroup::new(layers, (0..layers.len()).collect(), Attention::Full.in_blocks(layers[0].block_size));
+            Ok(vec![LayerGroup { window, ..group }])
+        }
         (true, _, Some(_)) => Err(KvSizingError::MixedWindows),
         (false, ..) => Err(KvSizingError::CannotPromote),
     }

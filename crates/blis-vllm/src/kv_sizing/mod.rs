@@ -2,11 +2,12 @@
 //!
 //! upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_configs`, `_check_enough_kv_cache_memory`, `get_kv_cache_capacity`
 //!
-//! Reading order: [`size`] here, the grouping in [`groups`].
+//! Reading order: [`size`] here, the grouping in [`groups`], pages of different sizes in `packed`.
 //!
-//! Left out: several workers with different layers, pages of different sizes, packed layouts, host pools, draft layers.
+//! Left out: several workers with different layers, growing or padding pages until they match, host pools, draft layers.
 
 pub mod groups;
+mod packed;
 
 #[cfg(test)]
 mod tests;
@@ -24,17 +25,20 @@ pub struct LayerKv {
     pub name: String,
     /// How it looks back.
     pub attention: Attention,
-    /// Bytes of keys and values of one token on one rank.
-    pub bytes_per_token: u64,
+    /// Tokens of one block.
+    pub block_size: u32,
+    /// Bytes of one block on one rank.
+    pub page_bytes: u64,
 }
 
 /// What sizing starts from.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent switch of upstream's cache configuration")]
 pub struct SizingInput {
     /// The layers, in order.
     pub layers: Vec<LayerKv>,
-    /// Tokens of one block.
-    pub block_size: u32,
+    /// Whether the layers of a block lie side by side in memory, so that pages of different sizes can share one.
+    pub packs_pages: bool,
     /// Longest sequence.
     pub max_model_len: u32,
     /// Whether the longest sequence may be lowered to what fits (`--max-model-len auto`).
@@ -62,8 +66,6 @@ pub struct SizingInput {
 pub struct SizedKv {
     /// The groups, in upstream's order.
     pub groups: Vec<LayerGroup>,
-    /// Bytes of one block of one layer on one rank.
-    pub page_bytes: u64,
     /// Bytes of one block of the pool on one rank.
     pub bytes_per_block: u64,
     /// Blocks one request of the greatest length takes.
@@ -136,17 +138,25 @@ pub enum KvSizingError {
     },
     /// Pages of different sizes share blocks by rules that are not modelled.
     #[error(
-        "layers `{first}` and `{second}` store {first_bytes} and {second_bytes} bytes of KV per token; layers that differ in this are not modelled"
+        "layers `{first}` and `{second}` have pages of {first_bytes} and {second_bytes} bytes or blocks of different lengths; layers that differ in this share blocks by rules that are not modelled for this model and configuration"
     )]
     MixedPages {
         /// A layer.
         first: String,
-        /// Its bytes per token.
+        /// Bytes of its page.
         first_bytes: u64,
         /// The first layer that differs.
         second: String,
-        /// Its bytes per token.
+        /// Bytes of its page.
         second_bytes: u64,
+    },
+    /// Looking prefixes up in groups whose blocks differ in length.
+    #[error(
+        "this model's KV-cache groups have blocks of {sizes:?} tokens; prefix caching over blocks of different lengths is not modelled: pass --no-enable-prefix-caching"
+    )]
+    CachedMixedBlocks {
+        /// Tokens of one block, by group.
+        sizes: Vec<u32>,
     },
     /// The model has no layer with a KV cache.
     #[error("the model has no attention layer; models without a KV cache are not modelled")]
@@ -155,11 +165,10 @@ pub enum KvSizingError {
 
 /// Sizes the KV cache, or says why the engine would not start.
 pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
-    let groups = group_layers(&input.layers, input.disable_hybrid_kv_cache_manager)?;
-    let retention = retention(input, &groups)?;
-    let page_bytes = input.layers[0].bytes_per_token * u64::from(input.block_size);
-    let widest = groups.iter().map(|group| group.layers.len() as u64).max().ok_or(KvSizingError::NoLayers)?;
-    let bytes_per_block = widest * page_bytes;
+    let groups = group_layers(&input.layers, input.disable_hybrid_kv_cache_manager, input.packs_pages)?;
+    let block_size = scheduler_block_size(input, &groups)?;
+    let retention = retention(input, &groups, block_size)?;
+    let bytes_per_block = groups.iter().map(|group| group.bytes_per_block).max().ok_or(KvSizingError::NoLayers)?;
     let available = input.num_gpu_blocks_override.map_or(input.available_bytes, |blocks| u64::from(blocks) * bytes_per_block);
     if available > input.allocatable_bytes {
         return Err(KvSizingError::PoolDoesNotFit { needed: available, allocatable: input.allocatable_bytes });
@@ -185,8 +194,8 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
     let blocks_per_request = blocks_of(max_model_len);
     let max_concurrency = f64::from(num_blocks) / f64::from(blocks_per_request);
     let config = KvConfig {
-        groups: groups.iter().map(|group| group.attention).collect(),
-        block_size: input.block_size,
+        groups: groups.iter().map(LayerGroup::config).collect(),
+        block_size,
         num_blocks,
         enable_prefix_caching: input.enable_prefix_caching,
         retention,
@@ -195,14 +204,14 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
         max_in_flight_tokens: input.max_in_flight_tokens,
     };
     let capacity_tokens = u64::from(floor(max_concurrency * f64::from(max_model_len)));
-    Ok(SizedKv { groups, page_bytes, bytes_per_block, blocks_per_request, capacity_tokens, max_concurrency, config })
+    Ok(SizedKv { groups, bytes_per_block, blocks_per_request, capacity_tokens, max_concurrency, config })
 }
 
 /// Blocks that one request of `max_model_len` tokens takes at most, over all groups.
 fn blocks_per_request(input: &SizingInput, groups: &[LayerGroup], max_model_len: u32) -> u32 {
     let blocks = |group: &LayerGroup| {
-        let cap = group.attention.admission_cap(input.block_size, input.max_in_flight_tokens, max_model_len);
-        cap.unwrap_or_else(|| blocks_for(max_model_len, input.block_size))
+        let cap = group.attention.admission_cap(group.block_size, input.max_in_flight_tokens, max_model_len);
+        cap.unwrap_or_else(|| blocks_for(max_model_len, group.block_size))
     };
     groups.iter().map(blocks).sum()
 }
@@ -221,15 +230,32 @@ fn longest_fitting(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
     fitting
 }
 
-fn retention(input: &SizingInput, groups: &[LayerGroup]) -> Result<Retention, KvSizingError> {
+/// The tokens that every group's blocks divide.
+///
+/// upstream: vllm `v1/core/kv_cache_utils.py::resolve_kv_cache_block_sizes`
+fn scheduler_block_size(input: &SizingInput, groups: &[LayerGroup]) -> Result<u32, KvSizingError> {
+    let size = groups.iter().map(|group| group.block_size).fold(1, least_common_multiple);
+    if input.enable_prefix_caching && groups.iter().any(|group| group.block_size != size) {
+        return Err(KvSizingError::CachedMixedBlocks { sizes: groups.iter().map(|group| group.block_size).collect() });
+    }
+    Ok(size)
+}
+
+fn least_common_multiple(a: u32, b: u32) -> u32 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    a / divisor * b
+}
+
+fn retention(input: &SizingInput, groups: &[LayerGroup], block_size: u32) -> Result<Retention, KvSizingError> {
     let has_window = groups.iter().any(|group| group.attention != Attention::Full);
     match input.prefix_cache_retention_interval {
         None => Ok(Retention::Dense),
         Some(0) => Ok(Retention::Replay),
         Some(_) if !has_window => Err(KvSizingError::RetentionWithoutWindow),
-        Some(interval) if !interval.is_multiple_of(input.block_size) => {
-            Err(KvSizingError::RetentionOffBlocks { interval, block_size: input.block_size })
-        }
+        Some(interval) if !interval.is_multiple_of(block_size) => Err(KvSizingError::RetentionOffBlocks { interval, block_size }),
         Some(interval) => Ok(Retention::Interval(interval)),
     }
 }

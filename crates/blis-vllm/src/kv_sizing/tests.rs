@@ -6,15 +6,19 @@ const FULL: Attention = Attention::Full;
 const WINDOW: Attention = Attention::SlidingWindow { window: 128 };
 
 fn layers(kinds: &[Attention]) -> Vec<LayerKv> {
-    let layer =
-        |(index, attention): (usize, &Attention)| LayerKv { name: format!("layers.{index}"), attention: *attention, bytes_per_token: 4096 };
+    let layer = |(index, attention): (usize, &Attention)| LayerKv {
+        name: format!("layers.{index}"),
+        attention: *attention,
+        block_size: 16,
+        page_bytes: 16 * 4096,
+    };
     kinds.iter().enumerate().map(layer).collect()
 }
 
 fn input(kinds: &[Attention], available_bytes: u64) -> SizingInput {
     SizingInput {
         layers: layers(kinds),
-        block_size: 16,
+        packs_pages: false,
         max_model_len: 1024,
         max_model_len_fits_memory: false,
         max_in_flight_tokens: 256,
@@ -29,7 +33,7 @@ fn input(kinds: &[Attention], available_bytes: u64) -> SizingInput {
 }
 
 fn grouped(kinds: &[Attention]) -> Vec<Vec<usize>> {
-    group_layers(&layers(kinds), false).unwrap().into_iter().map(|group| group.layers).collect()
+    group_layers(&layers(kinds), false, false).unwrap().into_iter().map(|group| group.layers).collect()
 }
 
 #[test]
@@ -58,22 +62,35 @@ fn nearly_equal_kinds_are_padded_instead_of_split() {
 
 #[test]
 fn a_disabled_hybrid_manager_keeps_every_block_of_one_window() {
-    let groups = group_layers(&layers(&[WINDOW, FULL]), true).unwrap();
-    assert_eq!(groups, [LayerGroup { layers: vec![0, 1], attention: FULL, window: Some(128) }]);
+    let groups = group_layers(&layers(&[WINDOW, FULL]), true, false).unwrap();
+    let both = LayerGroup {
+        layers: vec![0, 1],
+        attention: FULL,
+        block_size: 16,
+        bytes_per_block: 2 * 65_536,
+        page_bytes: 65_536,
+        window: Some(128),
+    };
+    assert_eq!(groups, [both]);
     let other = Attention::SlidingWindow { window: 64 };
-    assert_eq!(group_layers(&layers(&[WINDOW, FULL, other]), true), Err(KvSizingError::MixedWindows));
-    assert_eq!(group_layers(&layers(&[WINDOW, other]), true), Err(KvSizingError::CannotPromote));
+    assert_eq!(group_layers(&layers(&[WINDOW, FULL, other]), true, false), Err(KvSizingError::MixedWindows));
+    assert_eq!(group_layers(&layers(&[WINDOW, other]), true, false), Err(KvSizingError::CannotPromote));
 }
 
 #[test]
-fn layers_with_pages_of_different_sizes_are_refused() {
+fn layers_of_one_kind_share_a_group_whatever_their_pages() {
     let mut unequal = layers(&[FULL, FULL]);
-    unequal[1].bytes_per_token = 8192;
-    let error = group_layers(&unequal, false).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "layers `layers.0` and `layers.1` store 4096 and 8192 bytes of KV per token; layers that differ in this are not modelled"
-    );
+    unequal[1].page_bytes = 1024;
+    let groups = group_layers(&unequal, false, false).unwrap();
+    assert_eq!((groups.len(), groups[0].bytes_per_block), (1, 65_536 + 1024));
+}
+
+#[test]
+fn layers_of_two_kinds_with_pages_of_different_sizes_are_refused_where_pages_are_not_packed() {
+    let mut unequal = layers(&[FULL, WINDOW]);
+    unequal[1].page_bytes = 1024;
+    let error = group_layers(&unequal, false, false).unwrap_err().to_string();
+    assert!(error.starts_with("layers `layers.0` and `layers.1` have pages of 65536 and 1024 bytes"), "{error}");
 }
 
 /// 64 blocks for the longest request and the placeholder; a block of both layers is 128 KiB.
@@ -150,4 +167,51 @@ fn retention_falls_on_blocks_and_needs_a_window() {
 #[test]
 fn gibibytes_print_as_upstream_prints_them() {
     assert_eq!([0, 1 << 30, 3 << 29, 1_234_567_890].map(gib), ["0.0", "1.0", "1.5", "1.15"]);
+}
+
+/// The caches of one layer that compresses, in upstream's order: what queries are scored with, the window, what it keeps of `ratio`
+/// tokens, and the projections that the next compressed vectors still need.
+fn compressing(index: usize, ratio: u32) -> Vec<LayerKv> {
+    let cache =
+        |name: &str, attention, block_size, page_bytes| LayerKv { name: format!("{index}.{name}"), attention, block_size, page_bytes };
+    let window = |window| Attention::SlidingWindow { window };
+    if ratio == 128 {
+        return vec![
+            cache("window", window(128), 64, 37_440),
+            cache("compressed", FULL, 256, 1_728),
+            cache("state", window(128), 8, 32_832),
+        ];
+    }
+    vec![
+        cache("scores", FULL, 256, 4_608),
+        cache("scores.state", window(8), 4, 8_640),
+        cache("window", window(128), 64, 37_440),
+        cache("compressed", FULL, 256, 37_440),
+        cache("state", window(8), 4, 32_832),
+    ]
+}
+
+#[test]
+fn packed_pages_make_groups_of_equal_repeats_and_the_widest_sets_the_block() {
+    let layers: Vec<LayerKv> = (0..61).flat_map(|index| compressing(index, if index == 0 || index % 2 == 1 { 128 } else { 4 })).collect();
+    let packed = SizingInput {
+        layers,
+        packs_pages: true,
+        max_model_len: 2304,
+        max_in_flight_tokens: 4096,
+        allocatable_bytes: 100 << 30,
+        enable_prefix_caching: false,
+        ..input(&[FULL], 100 << 30)
+    };
+    let sized = size(&packed).unwrap();
+    let shape = |group: &LayerGroup| (group.layers.len(), group.block_size, group.bytes_per_block);
+    let window = |layers: u64| (usize::try_from(layers).unwrap(), 64, layers * 37_440);
+    let full = 31 * 1_728 + 30 * (37_440 + 4_608);
+    let expected = [window(31), window(30), (91, 256, full), (31, 8, 31 * 32_832), (60, 4, 30 * (32_832 + 8_640))];
+    assert_eq!(sized.groups.iter().map(shape).collect::<Vec<_>>(), expected);
+    assert_eq!(sized.bytes_per_block, full);
+    assert_eq!(sized.blocks_per_request, 2 * (2304 / 64 + 1) + 2304 / 256 + (2304 / 8 + 1) + (2304 / 4 + 1));
+    assert_eq!((sized.config.block_size, sized.config.num_blocks), (256, 81_652));
+    let cached = SizingInput { enable_prefix_caching: true, ..packed };
+    assert!(size(&cached).unwrap_err().to_string().contains("pass --no-enable-prefix-caching"));
 }

@@ -19,6 +19,7 @@ pub fn layers(model: &ModelGraph, resolved: &Resolved, chip: &blis_contracts::ch
 }
 
 fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
+    let block_size = site.resolved.cache.block_size;
     let layer = |(index, block)| {
         let attention = attention_of(block);
         // Keys and values.
@@ -26,7 +27,8 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
         LayerKv {
             name: format!("model.layers.{index}.self_attn.attn"),
             attention: attention.window.map_or(Attention::Full, |window| Attention::SlidingWindow { window }),
-            bytes_per_token: site.kv_format().stored_bytes(1, elements),
+            block_size,
+            page_bytes: u64::from(block_size) * site.kv_format().stored_bytes(1, elements),
         }
     };
     site.model.layers().enumerate().map(layer).collect()
@@ -35,16 +37,15 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
 /// The groups of layers that share block tables, and for each layer the index of its group.
 pub(super) fn groups(site: &Site<'_>) -> Result<(Vec<KvGroup>, Vec<u32>), LoweringError> {
     let layers = of_site(site);
-    let groups = group_layers(&layers, site.resolved.cache.disable_hybrid_kv_cache_manager)?;
+    let groups = group_layers(&layers, site.resolved.cache.disable_hybrid_kv_cache_manager, site.resolved.attention.packs_pages)?;
     let mut of_layer = vec![0; layers.len()];
     for (index, group) in (0..).zip(&groups) {
         group.layers.iter().for_each(|&layer| of_layer[layer] = index);
     }
-    let block_size = u64::from(site.resolved.cache.block_size);
     let plan = |group: &LayerGroup| KvGroup {
         layers: u32::try_from(group.layers.len()).expect("a model has fewer than 2^32 layers"),
-        tokens_per_block: Tokens::new(block_size),
-        bytes_per_block: BytesPerRank::new(group.layers.iter().map(|&layer| layers[layer].bytes_per_token * block_size).sum()),
+        tokens_per_block: Tokens::new(group.block_size.into()),
+        bytes_per_block: BytesPerRank::new(group.bytes_per_block),
         window: group.window.unwrap_or(0),
     };
     Ok((groups.iter().map(plan).collect(), of_layer))

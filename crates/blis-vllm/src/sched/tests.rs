@@ -58,7 +58,7 @@ fn scheduler_config() -> SchedulerConfig {
 
 fn kv_config(blocks: u32) -> KvConfig {
     KvConfig {
-        groups: vec![Attention::Full],
+        groups: vec![Attention::Full.in_blocks(16)],
         block_size: 16,
         num_blocks: blocks + 1,
         enable_prefix_caching: true,
@@ -384,7 +384,8 @@ fn a_preempted_request_can_be_aborted_while_its_output_is_in_flight() {
 
 #[test]
 fn blocks_behind_the_window_come_back_while_the_request_runs() {
-    let kv = KvConfig { groups: vec![Attention::Full, Attention::SlidingWindow { window: 32 }], ..kv_config(40) };
+    let kv =
+        KvConfig { groups: vec![Attention::Full.in_blocks(16), Attention::SlidingWindow { window: 32 }.in_blocks(16)], ..kv_config(40) };
     let mut bench = Bench::new(scheduler_config(), kv);
     bench.add(ask("a", 100, 20));
     for _ in 0..6 {

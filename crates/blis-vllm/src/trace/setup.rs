@@ -126,8 +126,8 @@ fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv) -> He
             Attention::Full => "full_attention",
             Attention::SlidingWindow { .. } => "sliding_window",
         },
-        block_size: sized.config.block_size,
-        page_bytes: sized.page_bytes,
+        block_size: group.block_size,
+        page_bytes: group.page_bytes,
         window: group.window,
     };
     let (scheduler, compilation, kv) = (&resolved.scheduler, &resolved.compilation, &sized.config);

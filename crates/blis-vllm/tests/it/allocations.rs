@@ -35,7 +35,7 @@ fn engine(groups: Vec<Attention>, num_blocks: u32) -> VllmEngine {
         max_concurrent_batches: 2,
     };
     let kv = KvConfig {
-        groups,
+        groups: groups.into_iter().map(|attention| attention.in_blocks(BLOCK_SIZE)).collect(),
         block_size: BLOCK_SIZE,
         num_blocks,
         enable_prefix_caching: true,

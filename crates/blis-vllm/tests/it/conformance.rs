@@ -71,7 +71,7 @@ fn engine(setting: &Setting) -> VllmEngine {
             max_concurrent_batches: depth,
         },
         kv: KvConfig {
-            groups,
+            groups: groups.into_iter().map(|attention| attention.in_blocks(BLOCK)).collect(),
             block_size: BLOCK,
             num_blocks,
             enable_prefix_caching: setting.caching,

@@ -8,13 +8,14 @@ use blis_contracts::request::{Request, RequestId, RequestSlot};
 use blis_contracts::units::SimTime;
 
 use super::*;
+use crate::kv::group::Attention;
 use crate::request::Requests;
 
 const BLOCK_SIZE: u32 = 4;
 
 fn config(groups: Vec<Attention>) -> KvConfig {
     KvConfig {
-        groups,
+        groups: groups.into_iter().map(|attention| attention.in_blocks(BLOCK_SIZE)).collect(),
         block_size: BLOCK_SIZE,
         num_blocks: 200,
         enable_prefix_caching: true,

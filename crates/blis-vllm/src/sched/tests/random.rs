@@ -41,7 +41,7 @@ fn configs() -> impl Strategy<Value = (SchedulerConfig, KvConfig)> {
             ..scheduler_config()
         };
         let kv = KvConfig {
-            groups,
+            groups: groups.into_iter().map(|attention| attention.in_blocks(16)).collect(),
             num_blocks: 1 + one_request + spare,
             enable_prefix_caching: caching,
             retention,
