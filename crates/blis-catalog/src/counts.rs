@@ -1,6 +1,9 @@
 //! Parameter counts of a model graph: elements of its tensors, scales left out, and their agreement with what a publisher prints.
 
-use blis_contracts::model::{Attention, FeedForward, LayerBlock, ModelGraph, ParameterCount, PublishedCount, UncountedPart};
+use blis_contracts::model::{
+    Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, ModelGraph, ParameterCount,
+    PublishedCount, UncountedPart,
+};
 
 /// Parameters of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +22,8 @@ pub(crate) fn count(graph: &ModelGraph, active_leaves_out: Vec<UncountedPart>, p
     let output = if graph.tied_embeddings { 0 } else { embedding };
     let layers: Vec<LayerCount> = graph.layers().map(|block| layer(block, graph.hidden_size)).collect();
     let sum = |part: fn(&LayerCount) -> u64| layers.iter().map(part).sum::<u64>();
-    let total = embedding + output + graph.hidden_size + sum(|layer| layer.total);
+    let encoders: u64 = graph.encoders.iter().map(|encoder| encoder.parameters).sum();
+    let total = embedding + output + graph.hidden_size + sum(|layer| layer.total) + encoders;
     let left_out: u64 = active_leaves_out
         .iter()
         .map(|part| match part {
@@ -31,31 +35,54 @@ pub(crate) fn count(graph: &ModelGraph, active_leaves_out: Vec<UncountedPart>, p
 }
 
 fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
-    let Attention::GroupedQuery(attention) = &block.attention;
-    let (query_heads, kv_heads) = (u64::from(attention.query_heads), u64::from(attention.kv_heads));
-    let head_dim = u64::from(attention.head_dim);
-    let qkv = (query_heads + 2 * kv_heads) * head_dim;
-    let mut total = qkv * hidden + query_heads * head_dim * hidden + u64::from(block.norms) * hidden;
-    total += if attention.qkv_bias { qkv } else { 0 };
-    total += if attention.output_bias { hidden } else { 0 };
-    total += if attention.sinks { query_heads } else { 0 };
-    let (query_norm, key_norm) = attention.qk_norm_widths();
-    total += query_norm + key_norm;
+    let attention = match &block.attention {
+        Attention::GroupedQuery(attention) => grouped_query(attention, hidden),
+        Attention::Latent(attention) => latent(attention, hidden),
+    };
+    let total = attention + u64::from(block.norms) * hidden;
     match &block.feed_forward {
-        FeedForward::Dense(dense) => {
-            let network = network(hidden, dense.intermediate_size, dense.gated, dense.bias);
-            LayerCount { total: total + network, router: 0, idle_experts: 0 }
-        }
+        FeedForward::Dense(dense) => LayerCount { total: total + dense_network(dense, hidden), router: 0, idle_experts: 0 },
         FeedForward::MixtureOfExperts(moe) => {
             let expert = network(hidden, moe.intermediate_size, moe.gated, moe.bias);
             let router = u64::from(moe.experts) * (hidden + u64::from(moe.router_bias) + u64::from(moe.selection_bias));
+            let shared = moe.shared.as_ref().map_or(0, |shared| dense_network(shared, hidden));
             LayerCount {
-                total: total + router + u64::from(moe.experts) * expert,
+                total: total + router + shared + u64::from(moe.experts) * expert,
                 router,
                 idle_experts: u64::from(moe.experts.saturating_sub(moe.top_k)) * expert,
             }
         }
     }
+}
+
+fn grouped_query(attention: &GroupedQueryAttention, hidden: u64) -> u64 {
+    let (query_heads, kv_heads) = (u64::from(attention.query_heads), u64::from(attention.kv_heads));
+    let head_dim = u64::from(attention.head_dim);
+    let qkv = (query_heads + 2 * kv_heads) * head_dim;
+    let mut total = qkv * hidden + query_heads * head_dim * hidden;
+    total += if attention.qkv_bias { qkv } else { 0 };
+    total += if attention.output_bias { hidden } else { 0 };
+    total += if attention.sinks { query_heads } else { 0 };
+    let (query_norm, key_norm) = attention.qk_norm_widths();
+    total + query_norm + key_norm
+}
+
+/// Both latent vectors have a norm.
+fn latent(attention: &LatentAttention, hidden: u64) -> u64 {
+    let heads = u64::from(attention.query_heads);
+    let (kv_rank, value_dim) = (u64::from(attention.kv_rank), u64::from(attention.value_dim));
+    let query_columns = heads * u64::from(attention.query_dim());
+    let query = match attention.query_rank {
+        Some(rank) => u64::from(rank) * (hidden + 1 + query_columns),
+        None => hidden * query_columns,
+    };
+    let down = hidden * u64::from(attention.cached()) + kv_rank;
+    let up = kv_rank * heads * (u64::from(attention.plain_dim) + value_dim);
+    query + down + up + heads * value_dim * hidden
+}
+
+fn dense_network(dense: &DenseFeedForward, hidden: u64) -> u64 {
+    network(hidden, dense.intermediate_size, dense.gated, dense.bias)
 }
 
 /// Parameters of one feed-forward network.
@@ -65,10 +92,11 @@ fn network(hidden: u64, intermediate: u64, gated: bool, bias: bool) -> u64 {
 }
 
 /// Whether a count agrees with a printed one: equal to an exact figure, within half of the last digit of a rounded one.
-/// Nothing where the printed figure is neither digits alone nor digits with a decimal point and `B` or `M`.
+/// Nothing where the printed figure is neither digits alone nor digits with a decimal point and `T`, `B` or `M`.
 pub(crate) fn agrees(count: u64, printed: &str) -> Option<bool> {
     let (digits, unit) = match printed.chars().next_back()? {
-        'B' => (&printed[..printed.len() - 1], 1_000_000_000_u64),
+        'T' => (&printed[..printed.len() - 1], 1_000_000_000_000_u64),
+        'B' => (&printed[..printed.len() - 1], 1_000_000_000),
         'M' => (&printed[..printed.len() - 1], 1_000_000),
         _ => (printed, 1),
     };
@@ -93,6 +121,7 @@ mod tests {
         assert_eq!(agrees(116_829_156_672, "116.83B"), Some(true));
         assert_eq!(agrees(116_835_000_001, "116.83B"), Some(false));
         assert_eq!(agrees(596_049_920, "0.6B"), Some(true));
+        assert_eq!(agrees(1_026_000_000_000, "1.03T"), Some(true));
         assert_eq!(agrees(1, "about 1B"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use blis_contracts::chip::Chip;
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention, FeedForward, LayerBlock, ModelGraph};
+use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, MixtureOfExperts, ModelGraph};
 use blis_contracts::strict::Problem;
 
 use crate::counts;
@@ -135,12 +135,25 @@ pub(crate) fn graph(graph: &ModelGraph, directory: &str) -> Vec<Problem> {
 
 fn block(name: &str, block: &LayerBlock) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let Attention::GroupedQuery(attention) = &block.attention;
     let mut check = |field: &str, holds: bool, message: String| {
         if !holds {
             problems.push(Problem::new(format!("blocks.{name}.{field}"), message));
         }
     };
+    match &block.attention {
+        Attention::GroupedQuery(attention) => grouped_query(attention, &mut check),
+        Attention::Latent(attention) => latent(attention, &mut check),
+    }
+    match &block.feed_forward {
+        FeedForward::Dense(dense) => {
+            check("feed_forward.dense.intermediate_size", dense.intermediate_size > 0, "0 is not a positive width".to_owned());
+        }
+        FeedForward::MixtureOfExperts(moe) => experts(moe, &mut check),
+    }
+    problems
+}
+
+fn grouped_query(attention: &GroupedQueryAttention, check: &mut impl FnMut(&str, bool, String)) {
     let (query, kv) = (attention.query_heads, attention.kv_heads);
     check(
         "attention.grouped_query.kv_heads",
@@ -149,18 +162,36 @@ fn block(name: &str, block: &LayerBlock) -> Vec<Problem> {
     );
     check("attention.grouped_query.head_dim", attention.head_dim > 0, "0 is not a positive width".to_owned());
     check("attention.grouped_query.window", attention.window != Some(0), "0 is not a positive window".to_owned());
-    match &block.feed_forward {
-        FeedForward::Dense(dense) => {
-            check("feed_forward.dense.intermediate_size", dense.intermediate_size > 0, "0 is not a positive width".to_owned());
-        }
-        FeedForward::MixtureOfExperts(moe) => {
-            let (experts, top_k) = (moe.experts, moe.top_k);
-            let path = "feed_forward.mixture_of_experts";
-            check(&format!("{path}.top_k"), top_k > 0 && top_k <= experts, format!("{top_k} of {experts} experts cannot be picked"));
-            check(&format!("{path}.intermediate_size"), moe.intermediate_size > 0, "0 is not a positive width".to_owned());
-        }
+}
+
+fn latent(attention: &LatentAttention, check: &mut impl FnMut(&str, bool, String)) {
+    for (field, value) in [
+        ("query_heads", attention.query_heads),
+        ("query_rank", attention.query_rank.unwrap_or(1)),
+        ("kv_rank", attention.kv_rank),
+        ("plain_dim", attention.plain_dim),
+        ("rotary_dim", attention.rotary_dim),
+        ("value_dim", attention.value_dim),
+    ] {
+        check(&format!("attention.latent.{field}"), value > 0, "0 is not a positive width".to_owned());
     }
-    problems
+}
+
+fn experts(moe: &MixtureOfExperts, check: &mut impl FnMut(&str, bool, String)) {
+    let (experts, top_k) = (moe.experts, moe.top_k);
+    let path = "feed_forward.mixture_of_experts";
+    check(&format!("{path}.top_k"), top_k > 0 && top_k <= experts, format!("{top_k} of {experts} experts cannot be picked"));
+    check(&format!("{path}.intermediate_size"), moe.intermediate_size > 0, "0 is not a positive width".to_owned());
+    if let Some(groups) = moe.groups {
+        let (count, picked) = (groups.count, groups.picked);
+        check(
+            &format!("{path}.groups"),
+            count > 0 && experts.is_multiple_of(count) && picked > 0 && picked <= count,
+            format!("{picked} of {count} groups of {experts} experts cannot be picked"),
+        );
+    }
+    let shared = moe.shared.as_ref().map_or(1, |shared| shared.intermediate_size);
+    check(&format!("{path}.shared.intermediate_size"), shared > 0, "0 is not a positive width".to_owned());
 }
 
 /// The stated counts are those of the graph, and agree with the published ones.

@@ -43,6 +43,9 @@ pub struct ModelGraph {
     pub blocks: IndexMap<String, LayerBlock>,
     /// The stack, bottom to top, as runs of repeated block cycles.
     pub stack: Vec<StackRun>,
+    /// Networks beside the stack that turn other inputs than text into embeddings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub encoders: Vec<Encoder>,
     /// Parameter counts, for checks and for reading.
     pub parameters: ParameterCount,
 }
@@ -70,6 +73,28 @@ pub struct StackRun {
     pub times: u32,
 }
 
+/// A part of a network beside the stack, by what it takes to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Encoder {
+    /// Which part it is.
+    pub part: EncoderPart,
+    /// Its parameters.
+    pub parameters: u64,
+    /// How they are stored.
+    pub format: FormatName,
+}
+
+/// The parts of an encoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EncoderPart {
+    /// The layers that encode.
+    Tower,
+    /// What brings their output to the width of the residual stream.
+    Projector,
+}
+
 /// One kind of layer: attention, then a feed-forward network, each with its norm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +113,8 @@ pub struct LayerBlock {
 pub enum Attention {
     /// Multi-head, grouped-query or multi-query attention.
     GroupedQuery(GroupedQueryAttention),
+    /// Multi-head latent attention: all heads share one compressed key and value for each token.
+    Latent(LatentAttention),
 }
 
 /// Grouped-query attention; multi-head where `kv_heads == query_heads`.
@@ -120,6 +147,36 @@ pub struct GroupedQueryAttention {
     pub output_bias: bool,
     /// How the query, key and value projections are stored and multiplied.
     pub qkv_format: MatmulFormat,
+    /// How the output projection is stored and multiplied.
+    pub output_format: MatmulFormat,
+}
+
+/// Multi-head latent attention.
+///
+/// Keys and values of all heads are projections of one latent vector for each token, beside which stands one key part that
+/// positions rotate and that all heads share; only these two need to be remembered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LatentAttention {
+    /// Query heads of the whole layer.
+    pub query_heads: u32,
+    /// Elements of the latent vector that queries are projected from; absent where they are projected from the residual stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query_rank: Option<u32>,
+    /// Elements of the latent vector that keys and values are projected from.
+    pub kv_rank: u32,
+    /// Elements of a query or key head that positions leave alone.
+    pub plain_dim: u32,
+    /// Elements of a query or key head that positions rotate.
+    pub rotary_dim: u32,
+    /// Elements of a value head.
+    pub value_dim: u32,
+    /// How the projections into the latent vectors and the shared rotated key are stored and multiplied.
+    pub down_format: MatmulFormat,
+    /// How the projection into query heads is stored and multiplied.
+    pub query_format: MatmulFormat,
+    /// How the projection from the latent vector into key and value heads is stored and multiplied.
+    pub kv_format: MatmulFormat,
     /// How the output projection is stored and multiplied.
     pub output_format: MatmulFormat,
 }
@@ -174,6 +231,22 @@ pub struct MixtureOfExperts {
     pub expert_format: MatmulFormat,
     /// How the router is stored and multiplied.
     pub router_format: MatmulFormat,
+    /// Groups of experts of which some are picked first; absent where experts are picked from all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<ExpertGroups>,
+    /// The experts that every token passes beside those picked, as one network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<DenseFeedForward>,
+}
+
+/// How experts are grouped before they are picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertGroups {
+    /// Groups of the layer, equally large.
+    pub count: u32,
+    /// Groups that each token's experts are picked from.
+    pub picked: u32,
 }
 
 /// Parameters of a model: elements of its tensors, scales not counted.
@@ -232,6 +305,18 @@ impl GroupedQueryAttention {
         let head_dim = u64::from(self.head_dim);
         let heads = |count: u32| if self.qk_norm_spans_heads { u64::from(count) } else { 1 };
         if self.qk_norm { (heads(self.query_heads) * head_dim, heads(self.kv_heads) * head_dim) } else { (0, 0) }
+    }
+}
+
+impl LatentAttention {
+    /// Elements of a query head, and of a key head before it is compressed.
+    pub fn query_dim(&self) -> u32 {
+        self.plain_dim + self.rotary_dim
+    }
+
+    /// Elements that have to be remembered for each token: the latent vector and the shared rotated key.
+    pub fn cached(&self) -> u32 {
+        self.kv_rank + self.rotary_dim
     }
 }
 

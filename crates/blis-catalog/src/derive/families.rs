@@ -62,13 +62,27 @@ pub(crate) enum FeedForwardKind {
     StackedExperts,
 }
 
+/// A text model inside a model of several inputs: its configuration is the object `text_config`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nested {
+    /// The class it names itself.
+    pub(crate) architecture: &'static str,
+    /// What the names of its modules start with.
+    pub(crate) modules: &'static str,
+    /// Keys of the whole that leave the shape alone.
+    pub(crate) without_effect: &'static [&'static str],
+}
+
 /// One architecture.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each states an independent fact of the architecture")]
 pub(crate) struct Family {
     /// The class a checkpoint names.
     pub(crate) architecture: &'static str,
     /// The `model_type` that goes with it.
     pub(crate) model_type: &'static str,
+    /// Other names of it.
+    pub(crate) other_model_types: &'static [&'static str],
     pub(crate) attention_bias: AttentionBias,
     pub(crate) window: WindowRule,
     /// A norm over queries and keys.
@@ -83,6 +97,10 @@ pub(crate) struct Family {
     /// Whether the configuration states how scores become a choice of experts and which part of a head positions rotate
     /// (`scoring_func`, `use_routing_bias`, `shared_intermediate_size`, `rotary_dim`).
     pub(crate) states_routing: bool,
+    /// Whether attention is multi-head latent attention; experts are then routed and stacked as [`super::latent`] reads it.
+    pub(crate) latent: bool,
+    /// Where the text model stands inside a model of several inputs; absent where it is the whole.
+    pub(crate) nested: Option<Nested>,
     /// Keys that only this architecture has and that leave its shape alone.
     pub(crate) without_effect: &'static [&'static str],
 }
@@ -98,7 +116,35 @@ const DENSE: Family = Family {
     tied_by_default: false,
     feed_forward: FeedForwardKind::Dense,
     states_routing: false,
+    latent: false,
+    nested: None,
+    other_model_types: &[],
     without_effect: &[],
+};
+
+const DEEPSEEK_V3: Family = Family {
+    architecture: "DeepseekV3ForCausalLM",
+    model_type: "deepseek_v3",
+    other_model_types: &["kimi_k2"],
+    attention_bias: AttentionBias::Never,
+    feed_forward: FeedForwardKind::Experts {
+        count: "n_routed_experts",
+        width: "moe_intermediate_size",
+        module: "mlp",
+        projections: ["gate_proj", "up_proj", "down_proj"],
+        mixed: false,
+    },
+    latent: true,
+    without_effect: &[
+        "auto_map",
+        "aux_loss_alpha",
+        "ep_size",
+        "norm_topk_prob",
+        "num_nextn_predict_layers",
+        "routed_scaling_factor",
+        "seq_aux",
+    ],
+    ..DENSE
 };
 
 const QWEN3_EXPERTS: FeedForwardKind = FeedForwardKind::Experts {
@@ -117,8 +163,85 @@ const MIXTRAL_EXPERTS: FeedForwardKind = FeedForwardKind::Experts {
     mixed: false,
 };
 
+/// A text model of `DeepSeek` V3's architecture with an encoder of images; its inner configuration is written out with every default.
+const KIMI_K25: Family = Family {
+    architecture: "KimiK25ForConditionalGeneration",
+    model_type: "kimi_k25",
+    nested: Some(Nested {
+        architecture: DEEPSEEK_V3.architecture,
+        modules: "language_model.",
+        without_effect: &[
+            "auto_map",
+            "ignore_index",
+            "media_placeholder_token_id",
+            "tie_word_embeddings",
+            "use_unified_vision_chunk",
+            "video_placeholder",
+        ],
+    }),
+    without_effect: &[
+        "add_cross_attention",
+        "auto_map",
+        "aux_loss_alpha",
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "chunk_size_feed_forward",
+        "cross_attention_hidden_size",
+        "decoder_start_token_id",
+        "diversity_penalty",
+        "do_sample",
+        "early_stopping",
+        "encoder_no_repeat_ngram_size",
+        "ep_size",
+        "exponential_decay_length_penalty",
+        "finetuning_task",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "id2label",
+        "is_decoder",
+        "is_encoder_decoder",
+        "label2id",
+        "length_penalty",
+        "max_length",
+        "min_length",
+        "model_type",
+        "no_repeat_ngram_size",
+        "norm_topk_prob",
+        "num_beam_groups",
+        "num_beams",
+        "num_nextn_predict_layers",
+        "num_return_sequences",
+        "output_attentions",
+        "output_hidden_states",
+        "output_scores",
+        "prefix",
+        "problem_type",
+        "pruned_heads",
+        "remove_invalid_values",
+        "repetition_penalty",
+        "return_dict",
+        "return_dict_in_generate",
+        "routed_scaling_factor",
+        "sep_token_id",
+        "seq_aux",
+        "suppress_tokens",
+        "task_specific_params",
+        "temperature",
+        "tf_legacy_loss",
+        "tie_encoder_decoder",
+        "tokenizer_class",
+        "top_k",
+        "top_p",
+        "torchscript",
+        "typical_p",
+        "use_bfloat16",
+    ],
+    ..DEEPSEEK_V3
+};
+
 /// Every architecture, in the order of their names.
 pub(crate) const FAMILIES: &[Family] = &[
+    DEEPSEEK_V3,
     Family {
         architecture: "Gemma3ForCausalLM",
         model_type: "gemma3_text",
@@ -145,6 +268,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         without_effect: &["initial_context_length", "swiglu_limit"],
         ..DENSE
     },
+    KIMI_K25,
     DENSE,
     Family {
         architecture: "MiniMaxM2ForCausalLM",

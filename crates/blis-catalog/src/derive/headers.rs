@@ -4,7 +4,7 @@
 //! tensor there must be implied or be one of a quantised checkpoint's scales.
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention, FeedForward, LayerBlock, ModelGraph};
+use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, ModelGraph};
 use indexmap::IndexMap;
 
 use super::DeriveError;
@@ -53,7 +53,7 @@ impl Headers {
 
     /// The element type of the embedding, where there are headers.
     pub(crate) fn embedding_format(&self) -> Result<Option<FormatName>, DeriveError> {
-        let Some(stored) = self.tensors.get("model.embed_tokens.weight") else { return Ok(None) };
+        let Some((_, stored)) = self.tensors.iter().find(|(name, _)| name.ends_with("model.embed_tokens.weight")) else { return Ok(None) };
         match stored.dtype.as_str() {
             "BF16" => Ok(Some(FormatName::Bf16)),
             "F16" => Ok(Some(FormatName::Fp16)),
@@ -81,7 +81,10 @@ impl Headers {
                 return Err(stored.refuse(name, reason));
             }
         }
-        let unexpected = |name: &String| !expected.contains_key(name) && !NOT_PARAMETERS.iter().any(|suffix| name.ends_with(suffix));
+        // What stands beside a text model is counted, not named.
+        let beside = |name: &String| family.nested.is_some_and(|nested| !name.starts_with(nested.modules));
+        let unexpected =
+            |name: &String| !expected.contains_key(name) && !beside(name) && !NOT_PARAMETERS.iter().any(|suffix| name.ends_with(suffix));
         match self.tensors.iter().find(|(name, _)| unexpected(name)) {
             None => Ok(()),
             Some((name, stored)) => Err(stored.refuse(name, "the configuration implies no such tensor".to_owned())),
@@ -103,12 +106,12 @@ fn stored(file: &str, tensor: &Tree) -> Option<Stored> {
 
 /// Every tensor a graph implies: name to element type and shape as stored.
 fn expected(graph: &ModelGraph, family: &Family) -> IndexMap<String, (String, Vec<u64>)> {
-    let mut list = Expected { plain: graph.dtype, tensors: IndexMap::new() };
+    let mut list = Expected { plain: graph.dtype, modules: family.nested.map_or("", |nested| nested.modules), tensors: IndexMap::new() };
     list.matrix("model.embed_tokens", graph.vocab_size, graph.hidden_size, graph.dtype);
     if !graph.tied_embeddings {
         list.matrix("lm_head", graph.vocab_size, graph.hidden_size, graph.output_projection.weights);
     }
-    list.vector("model.norm.weight".to_owned(), graph.hidden_size);
+    list.vector("model.norm.weight", graph.hidden_size);
     for (index, block) in graph.layers().enumerate() {
         list.layer(&format!("model.layers.{index}"), block, graph.hidden_size, family);
     }
@@ -117,64 +120,94 @@ fn expected(graph: &ModelGraph, family: &Family) -> IndexMap<String, (String, Ve
 
 struct Expected {
     plain: FormatName,
+    /// What the names of all modules start with.
+    modules: &'static str,
     tensors: IndexMap<String, (String, Vec<u64>)>,
 }
 
 impl Expected {
-    fn vector(&mut self, name: String, size: u64) {
-        self.tensors.insert(name, (element(self.plain), vec![size]));
+    fn insert(&mut self, name: &str, stored: (String, Vec<u64>)) {
+        self.tensors.insert(format!("{}{name}", self.modules), stored);
+    }
+
+    fn vector(&mut self, name: &str, size: u64) {
+        self.insert(name, (element(self.plain), vec![size]));
     }
 
     /// A weight of `rows` outputs and `columns` inputs; two 4-bit elements share a byte.
     fn matrix(&mut self, module: &str, rows: u64, columns: u64, format: FormatName) {
         let columns = if format == FormatName::Nvfp4 { columns / 2 } else { columns };
-        self.tensors.insert(format!("{module}.weight"), (element(format), vec![rows, columns]));
+        self.insert(&format!("{module}.weight"), (element(format), vec![rows, columns]));
     }
 
     fn linear(&mut self, module: &str, rows: u64, columns: u64, format: FormatName, bias: bool) {
         self.matrix(module, rows, columns, format);
         if bias {
-            self.vector(format!("{module}.bias"), rows);
+            self.vector(&format!("{module}.bias"), rows);
         }
     }
 
     fn layer(&mut self, prefix: &str, block: &LayerBlock, hidden: u64, family: &Family) {
-        let Attention::GroupedQuery(attention) = &block.attention;
-        let head_dim = u64::from(attention.head_dim);
-        let (query, kv) = (u64::from(attention.query_heads) * head_dim, u64::from(attention.kv_heads) * head_dim);
-        for (name, rows) in [("q_proj", query), ("k_proj", kv), ("v_proj", kv)] {
-            self.linear(&format!("{prefix}.self_attn.{name}"), rows, hidden, attention.qkv_format.weights, attention.qkv_bias);
-        }
-        self.linear(&format!("{prefix}.self_attn.o_proj"), hidden, query, attention.output_format.weights, attention.output_bias);
-        if attention.sinks {
-            self.vector(format!("{prefix}.self_attn.sinks"), attention.query_heads.into());
-        }
-        if attention.qk_norm {
-            let (query, key) = attention.qk_norm_widths();
-            self.vector(format!("{prefix}.self_attn.q_norm.weight"), query);
-            self.vector(format!("{prefix}.self_attn.k_norm.weight"), key);
+        match &block.attention {
+            Attention::GroupedQuery(attention) => self.grouped_query(&format!("{prefix}.self_attn"), attention, hidden),
+            Attention::Latent(attention) => self.latent(&format!("{prefix}.self_attn"), attention, hidden),
         }
         let around = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"];
         for norm in &around[..(block.norms as usize).min(around.len())] {
-            self.vector(format!("{prefix}.{norm}.weight"), hidden);
+            self.vector(&format!("{prefix}.{norm}.weight"), hidden);
         }
         self.feed_forward(&format!("{prefix}.{}", family.feed_forward_module()), &block.feed_forward, hidden, family);
     }
 
+    fn grouped_query(&mut self, module: &str, attention: &GroupedQueryAttention, hidden: u64) {
+        let head_dim = u64::from(attention.head_dim);
+        let (query, kv) = (u64::from(attention.query_heads) * head_dim, u64::from(attention.kv_heads) * head_dim);
+        for (name, rows) in [("q_proj", query), ("k_proj", kv), ("v_proj", kv)] {
+            self.linear(&format!("{module}.{name}"), rows, hidden, attention.qkv_format.weights, attention.qkv_bias);
+        }
+        self.linear(&format!("{module}.o_proj"), hidden, query, attention.output_format.weights, attention.output_bias);
+        if attention.sinks {
+            self.vector(&format!("{module}.sinks"), attention.query_heads.into());
+        }
+        if attention.qk_norm {
+            let (query, key) = attention.qk_norm_widths();
+            self.vector(&format!("{module}.q_norm.weight"), query);
+            self.vector(&format!("{module}.k_norm.weight"), key);
+        }
+    }
+
+    fn latent(&mut self, module: &str, attention: &LatentAttention, hidden: u64) {
+        let (heads, kv_rank) = (u64::from(attention.query_heads), u64::from(attention.kv_rank));
+        let query = heads * u64::from(attention.query_dim());
+        match attention.query_rank.map(u64::from) {
+            Some(rank) => {
+                self.matrix(&format!("{module}.q_a_proj"), rank, hidden, attention.down_format.weights);
+                self.vector(&format!("{module}.q_a_layernorm.weight"), rank);
+                self.matrix(&format!("{module}.q_b_proj"), query, rank, attention.query_format.weights);
+            }
+            None => self.matrix(&format!("{module}.q_proj"), query, hidden, attention.query_format.weights),
+        }
+        self.matrix(&format!("{module}.kv_a_proj_with_mqa"), attention.cached().into(), hidden, attention.down_format.weights);
+        self.vector(&format!("{module}.kv_a_layernorm.weight"), kv_rank);
+        let (plain, value) = (u64::from(attention.plain_dim), u64::from(attention.value_dim));
+        self.matrix(&format!("{module}.kv_b_proj"), heads * (plain + value), kv_rank, attention.kv_format.weights);
+        self.matrix(&format!("{module}.o_proj"), hidden, heads * value, attention.output_format.weights);
+    }
+
     fn feed_forward(&mut self, module: &str, network: &FeedForward, hidden: u64, family: &Family) {
         match network {
-            FeedForward::Dense(dense) => {
-                for name in ["gate_proj", "up_proj"] {
-                    self.linear(&format!("{module}.{name}"), dense.intermediate_size, hidden, dense.up_format.weights, dense.bias);
-                }
-                self.linear(&format!("{module}.down_proj"), hidden, dense.intermediate_size, dense.down_format.weights, dense.bias);
-            }
+            FeedForward::Dense(dense) => self.dense(module, dense, hidden),
             FeedForward::MixtureOfExperts(moe) => {
                 let experts = u64::from(moe.experts);
                 let (width, format) = (moe.intermediate_size, moe.expert_format.weights);
                 self.linear(&format!("{module}.{}", family.router_module()), experts, hidden, moe.router_format.weights, moe.router_bias);
+                if let Some(shared) = &moe.shared {
+                    let module = format!("{module}.shared_experts");
+                    self.dense(&module, shared, hidden);
+                }
                 if moe.selection_bias {
-                    self.tensors.insert(format!("{module}.e_score_correction_bias"), (element(FormatName::Fp32), vec![experts]));
+                    let module = if family.latent { format!("{module}.{}", family.router_module()) } else { module.to_owned() };
+                    self.insert(&format!("{module}.e_score_correction_bias"), (element(FormatName::Fp32), vec![experts]));
                 }
                 match family.feed_forward {
                     FeedForwardKind::StackedExperts => {
@@ -195,14 +228,21 @@ impl Expected {
         }
     }
 
+    fn dense(&mut self, module: &str, dense: &DenseFeedForward, hidden: u64) {
+        for name in ["gate_proj", "up_proj"] {
+            self.linear(&format!("{module}.{name}"), dense.intermediate_size, hidden, dense.up_format.weights, dense.bias);
+        }
+        self.linear(&format!("{module}.down_proj"), hidden, dense.intermediate_size, dense.down_format.weights, dense.bias);
+    }
+
     /// Stacked experts: mxfp4 as blocks of 32 elements in 16 bytes, plain weights with inputs before outputs.
     fn stacked(&mut self, name: &str, experts: u64, rows: u64, columns: u64, format: FormatName) {
         if format == FormatName::Mxfp4 {
-            self.tensors.insert(format!("{name}_blocks"), ("U8".to_owned(), vec![experts, rows, columns / 32, 16]));
+            self.insert(&format!("{name}_blocks"), ("U8".to_owned(), vec![experts, rows, columns / 32, 16]));
         } else {
-            self.tensors.insert(name.to_owned(), (element(format), vec![experts, columns, rows]));
+            self.insert(name, (element(format), vec![experts, columns, rows]));
         }
-        self.tensors.insert(format!("{name}_bias"), (element(self.plain), vec![experts, rows]));
+        self.insert(&format!("{name}_bias"), (element(self.plain), vec![experts, rows]));
     }
 }
 

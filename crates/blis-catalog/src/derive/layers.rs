@@ -6,6 +6,7 @@ use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQue
 use super::DeriveError;
 use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule};
 use super::keys::Keys;
+use super::latent::{self, LatentShape};
 use super::quantisation::Quantisation;
 use crate::patterns::CONFIG;
 use crate::tree::Tree;
@@ -26,6 +27,7 @@ pub(crate) struct Shape {
     qk_norm: QkNorm,
     qkv_bias: bool,
     output_bias: bool,
+    latent: Option<LatentShape>,
 }
 
 impl Shape {
@@ -43,6 +45,7 @@ impl Shape {
         }
         let head_dim = match keys.small("head_dim")? {
             Some(head_dim) => head_dim,
+            None if family.latent => 0,
             None => whole_head(keys, hidden, query_heads)?,
         };
         let stated = if family.attention_bias == AttentionBias::Stated { keys.flag("attention_bias")?.unwrap_or(false) } else { false };
@@ -57,6 +60,7 @@ impl Shape {
             qk_norm: qk_norm(keys, family)?,
             qkv_bias: stated || family.attention_bias == AttentionBias::QueryKeyValue,
             output_bias: stated,
+            latent: if family.latent { Some(LatentShape::read(keys, query_heads, kv_heads)?) } else { None },
         })
     }
 }
@@ -104,24 +108,36 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
     for (index, window) in (0..).zip(windows) {
         let prefix = format!("model.layers.{index}");
         let same = |modules: &[&str]| same_format(quantisation, index, &prefix, modules);
-        let attention = GroupedQueryAttention {
-            query_heads: shape.query_heads,
-            kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
-            window,
-            sinks: family.sinks,
-            qk_norm: shape.qk_norm != QkNorm::None,
-            qk_norm_spans_heads: shape.qk_norm == QkNorm::PerLayer,
-            rotary_dim: shape.rotary_dim,
-            qkv_bias: shape.qkv_bias,
-            output_bias: shape.output_bias,
-            qkv_format: same(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
-            output_format: same(&["self_attn.o_proj"])?,
+        let attention = match &shape.latent {
+            Some(latent) => Attention::Latent(latent.layer(&same)?),
+            None => Attention::GroupedQuery(grouped_query(family, shape, window, &same)?),
         };
         let feed_forward = networks.layer(index, same)?;
-        layers.push(LayerBlock { attention: Attention::GroupedQuery(attention), feed_forward, norms: family.norms });
+        layers.push(LayerBlock { attention, feed_forward, norms: family.norms });
     }
     Ok(layers)
+}
+
+fn grouped_query(
+    family: &Family,
+    shape: &Shape,
+    window: Option<u32>,
+    same: &impl Fn(&[&str]) -> Result<MatmulFormat, DeriveError>,
+) -> Result<GroupedQueryAttention, DeriveError> {
+    Ok(GroupedQueryAttention {
+        query_heads: shape.query_heads,
+        kv_heads: shape.kv_heads,
+        head_dim: shape.head_dim,
+        window,
+        sinks: family.sinks,
+        qk_norm: shape.qk_norm != QkNorm::None,
+        qk_norm_spans_heads: shape.qk_norm == QkNorm::PerLayer,
+        rotary_dim: shape.rotary_dim,
+        qkv_bias: shape.qkv_bias,
+        output_bias: shape.output_bias,
+        qkv_format: same(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
+        output_format: same(&["self_attn.o_proj"])?,
+    })
 }
 
 /// The one format of modules that engines read as one matrix.
@@ -149,6 +165,7 @@ struct MoeShape {
     width: u64,
     stacked: bool,
     selection_bias: bool,
+    latent: Option<latent::Routing>,
     router: String,
     up: [String; 2],
     down: String,
@@ -173,6 +190,9 @@ impl Networks {
                     networks.dense_layers = dense_layers(keys)?;
                     networks.sparse_step = keys.natural("decoder_sparse_step")?.unwrap_or(1);
                 }
+                if family.latent {
+                    networks.dense_layers = latent::dense_layers(keys)?;
+                }
             }
         }
         Ok(networks)
@@ -192,6 +212,8 @@ impl Networks {
                 selection_bias: moe.selection_bias,
                 expert_format,
                 router_format: same(&[&moe.router])?,
+                groups: moe.latent.and_then(|routing| routing.groups),
+                shared: moe.latent.map_or(Ok(None), |routing| routing.shared(&same))?,
             }));
         }
         let missing = || DeriveError::Missing { file: CONFIG.to_owned(), path: "intermediate_size".to_owned() };
@@ -226,8 +248,9 @@ fn moe_shape(
     }
     let router = format!("{}.{}", family.feed_forward_module(), family.router_module());
     let stacked = family.feed_forward == FeedForwardKind::StackedExperts;
-    let selection_bias = selection_bias(keys, family)?;
-    Ok(MoeShape { experts, top_k, width, stacked, selection_bias, router, up: [gate, up], down })
+    let latent = if family.latent { Some(latent::Routing::read(keys, experts, width)?) } else { None };
+    let selection_bias = latent.map_or_else(|| selection_bias(keys, family), |routing| Ok(routing.selection_bias))?;
+    Ok(MoeShape { experts, top_k, width, stacked, selection_bias, latent, router, up: [gate, up], down })
 }
 
 /// Whether scores get a bias before experts are picked; refuses a score or a shared expert that is not that of the architecture.

@@ -7,9 +7,11 @@
 //!
 //! Reading order: [`source`], this file, [`layers`], [`stack`], [`quantisation`], [`headers`].
 
+mod encoder;
 pub(crate) mod families;
 mod headers;
 mod keys;
+mod latent;
 mod layers;
 mod patterns;
 mod quantisation;
@@ -17,7 +19,7 @@ mod source;
 mod stack;
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Derivation, ModelGraph, ParameterCount};
+use blis_contracts::model::{Derivation, Encoder, ModelGraph, ParameterCount};
 use blis_contracts::strict::DocumentError;
 use indexmap::IndexMap;
 
@@ -150,14 +152,16 @@ pub struct Inputs {
 /// Derives a graph.
 pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
     let config = parse(CONFIG, &inputs.config)?;
-    let keys = Keys::of(CONFIG, "", &config)?;
-    let family = family(&keys)?;
+    let whole = Keys::of(CONFIG, "", &config)?;
+    let family = family(&whole)?;
+    let inner = text_model(&whole, family)?;
+    let keys = inner.as_ref().unwrap_or(&whole);
     let headers = Headers::parse(&inputs.headers)?;
     let mut inferred = Vec::new();
-    let dtype = dtype(&keys, &headers, &mut inferred)?;
-    let declared = keys.any("quantization_config");
+    let dtype = dtype(keys, &headers, &mut inferred)?;
+    let declared = keys.any("quantization_config").or_else(|| whole.any("quantization_config"));
     let (modelopt_file, modelopt) = modelopt_declaration(inputs)?;
-    let quantisation = quantisation::read(declared, modelopt.as_ref().map(|tree| (modelopt_file.as_str(), tree)), dtype)?;
+    let quantisation = quantisation::read(declared, modelopt.as_ref().map(|tree| (modelopt_file.as_str(), tree)), dtype)?.of_family(family);
     if family.qk_norm == QkNorm::PerHead && headers.is_empty() {
         inferred.push(format!("a norm over each query and key head: part of {}", family.architecture));
     }
@@ -165,12 +169,13 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
         inferred.push(format!("quantisation: {}", stated.source));
     }
 
-    let shape = layers::Shape::read(&keys, family)?;
-    let layers = layers::build(&keys, family, &shape, &quantisation)?;
-    let max_position_embeddings = max_positions(&keys)?;
+    let shape = layers::Shape::read(keys, family)?;
+    let layers = layers::build(keys, family, &shape, &quantisation)?;
+    let max_position_embeddings = max_positions(keys)?;
     let tied_embeddings = keys.flag("tie_word_embeddings")?.unwrap_or(family.tied_by_default);
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(family.without_effect).copied().collect();
     keys.refuse_others(&without_effect)?;
+    let encoders = encoders(&whole, family, dtype)?;
 
     let (blocks, stack) = stack::compress(layers);
     let plain = quantisation::Quantisation::none(dtype);
@@ -189,6 +194,7 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
         quantisation: quantisation.method.clone(),
         blocks,
         stack,
+        encoders,
         parameters: ParameterCount { total: 0, active: 0, active_leaves_out: Vec::new(), published: None },
     };
     graph.parameters = counts::count(&graph, inputs.entry.active_leaves_out.clone(), inputs.entry.published.clone());
@@ -225,9 +231,34 @@ fn family(keys: &Keys<'_>) -> Result<&'static Family, DeriveError> {
         .ok_or_else(|| DeriveError::UnknownArchitecture { architecture: architecture.to_owned(), known: known() })?;
     match keys.text("model_type")? {
         None => Ok(family),
-        Some(model_type) if model_type == family.model_type => Ok(family),
+        Some(model_type) if model_type == family.model_type || family.other_model_types.contains(&model_type) => Ok(family),
         Some(other) => Err(keys.wrong("model_type", &Tree::Text(other.to_owned()), &format!("`{}`", family.model_type))),
     }
+}
+
+/// The keys of a text model that stands inside another.
+fn text_model<'a>(whole: &Keys<'a>, family: &Family) -> Result<Option<Keys<'a>>, DeriveError> {
+    let Some(nested) = family.nested else { return Ok(None) };
+    let tree = whole.required("text_config", whole.any("text_config"))?;
+    let keys = Keys::of(CONFIG, "text_config", tree)?;
+    match keys.texts("architectures")?[..] {
+        [architecture] if architecture == nested.architecture => Ok(Some(keys)),
+        _ => {
+            let found = keys.any("architectures").unwrap_or(&Tree::Null);
+            Err(keys.wrong("architectures", found, &format!("[\"{}\"]", nested.architecture)))
+        }
+    }
+}
+
+/// What stands beside a text model that is a part of the whole.
+fn encoders(whole: &Keys<'_>, family: &Family, dtype: FormatName) -> Result<Vec<Encoder>, DeriveError> {
+    let Some(nested) = family.nested else { return Ok(Vec::new()) };
+    let vision = whole.required("vision_config", whole.any("vision_config"))?;
+    let encoders = encoder::moon_vit(&Keys::of(CONFIG, "vision_config", vision)?, dtype)?;
+    whole.any("dtype");
+    let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(nested.without_effect).copied().collect();
+    whole.refuse_others(&without_effect)?;
+    Ok(encoders)
 }
 
 /// The element type of unquantised tensors.

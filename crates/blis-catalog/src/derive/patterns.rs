@@ -12,8 +12,15 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern; nothing where it uses more of the regular-expression language than is understood.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Reads a pattern, one for each side of a choice; nothing where it uses more of the regular-expression language than is understood.
+    pub(crate) fn parse(text: &str) -> Option<Vec<Self>> {
+        let choice = text.starts_with("re:").then(|| text.split_once('(')).flatten();
+        let Some((before, rest)) = choice else { return Some(vec![Self::parse_plain(text)?]) };
+        let (sides, after) = rest.split_once(')')?;
+        sides.split('|').map(|side| Self::parse_plain(&format!("{before}{side}{after}"))).collect()
+    }
+
+    fn parse_plain(text: &str) -> Option<Self> {
         let Some(expression) = text.strip_prefix("re:") else {
             let names_a_part = !text.contains(['.', '*', '?']);
             return Some(Self { glob: text.to_owned(), covers_children: true, names_a_part });
@@ -91,7 +98,7 @@ mod tests {
     use super::*;
 
     fn covers(pattern: &str, module: &str) -> bool {
-        Pattern::parse(pattern).unwrap().covers(module)
+        Pattern::parse(pattern).unwrap().iter().any(|pattern| pattern.covers(module))
     }
 
     #[test]
@@ -120,6 +127,9 @@ mod tests {
         assert!(covers("re:.*\\.mlp\\.gate$", "model.layers.3.mlp.gate"));
         assert!(!covers("re:.*\\.mlp\\.gate$", "model.layers.3.mlp.gate_proj"));
         assert!(covers("re:.*self_attn", "model.layers.3.self_attn.q_proj"));
-        assert_eq!(Pattern::parse("re:(a|b)"), None);
+        assert!(covers("re:.*mlp\\.(gate|up)_proj.*", "model.layers.3.mlp.up_proj"));
+        assert!(!covers("re:.*mlp\\.(gate|up)_proj.*", "model.layers.3.mlp.experts.0.up_proj"));
+        assert_eq!(Pattern::parse("re:(a|b)(c|d)"), None);
+        assert_eq!(Pattern::parse("re:[ab]"), None);
     }
 }

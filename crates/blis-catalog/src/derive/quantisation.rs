@@ -6,6 +6,7 @@
 use blis_contracts::format::{FormatName, MatmulFormat};
 
 use super::DeriveError;
+use super::families::Family;
 use super::keys::Keys;
 use super::patterns::Pattern;
 use crate::tree::Tree;
@@ -22,19 +23,43 @@ pub(crate) struct Quantisation {
     excluded: Vec<Pattern>,
     /// Whether the method converts the output projection unless it is excluded.
     converts_output: bool,
+    /// What the names of all modules start with.
+    modules: &'static str,
+    /// The end of the names of modules that no method converts.
+    never: Option<&'static str>,
 }
 
 impl Quantisation {
     /// A checkpoint without quantisation, all in one element type.
     pub(crate) fn none(dtype: FormatName) -> Self {
         let plain = MatmulFormat { weights: dtype, activations: dtype };
-        Self { method: None, kv_format: None, converted: plain, plain, excluded: Vec::new(), converts_output: false }
+        Self {
+            method: None,
+            kv_format: None,
+            converted: plain,
+            plain,
+            excluded: Vec::new(),
+            converts_output: false,
+            modules: "",
+            never: None,
+        }
     }
 
     /// How the weights of a linear module are stored and multiplied.
     pub(crate) fn format_of(&self, module: &str) -> MatmulFormat {
-        let stays = self.excluded.iter().any(|pattern| pattern.covers(module)) || (module == "lm_head" && !self.converts_output);
+        let name = format!("{}{module}", self.modules);
+        let stays = self.excluded.iter().any(|pattern| pattern.covers(&name))
+            || (module == "lm_head" && !self.converts_output)
+            || self.never.is_some_and(|end| module.ends_with(end));
         if stays { self.plain } else { self.converted }
+    }
+}
+
+impl Quantisation {
+    /// The same for an architecture whose modules are named so, and whose router no method converts where it is no plain matrix.
+    pub(crate) fn of_family(self, family: &Family) -> Self {
+        let never = family.latent.then_some(".mlp.gate");
+        Self { modules: family.nested.map_or("", |nested| nested.modules), never, ..self }
     }
 }
 
@@ -212,12 +237,15 @@ fn is_fp8(scheme: &Tree) -> bool {
 }
 
 fn patterns(keys: &Keys<'_>, key: &'static str) -> Result<Vec<Pattern>, DeriveError> {
-    keys.texts(key)?
-        .into_iter()
-        .map(|text| match Pattern::parse(text) {
-            Some(pattern) if !pattern.names_one_expert() => Ok(pattern),
-            Some(_) => Err(keys.wrong(key, &Tree::Text(text.to_owned()), "patterns that treat all experts of a layer alike")),
-            None => Err(keys.wrong(key, &Tree::Text(text.to_owned()), "names, globs, or expressions of letters, `.`, `.*`, `\\.` and `$`")),
-        })
-        .collect()
+    let wrong = |text: &str, expected: &str| keys.wrong(key, &Tree::Text(text.to_owned()), expected);
+    let mut patterns = Vec::new();
+    for text in keys.texts(key)? {
+        let expected = "names, globs, or expressions of letters, `.`, `.*`, `\\.`, `$` and one choice `(a|b)`";
+        let read = Pattern::parse(text).ok_or_else(|| wrong(text, expected))?;
+        if read.iter().any(Pattern::names_one_expert) {
+            return Err(wrong(text, "patterns that treat all experts of a layer alike"));
+        }
+        patterns.extend(read);
+    }
+    Ok(patterns)
 }

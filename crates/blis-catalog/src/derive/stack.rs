@@ -24,9 +24,9 @@ pub(crate) fn compress(layers: Vec<LayerBlock>) -> (IndexMap<String, LayerBlock>
 
 /// A name for each block that says how it differs from the others.
 fn names(blocks: &[LayerBlock]) -> Vec<String> {
-    let windowed = |block: &LayerBlock| {
-        let Attention::GroupedQuery(attention) = &block.attention;
-        attention.window.is_some()
+    let windowed = |block: &LayerBlock| match &block.attention {
+        Attention::GroupedQuery(attention) => attention.window.is_some(),
+        Attention::Latent(_) => false,
     };
     let sparse = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
     let differ = |property: &dyn Fn(&LayerBlock) -> bool| blocks.iter().any(property) && !blocks.iter().all(property);

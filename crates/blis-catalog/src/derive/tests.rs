@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use blis_contracts::format::MatmulFormat;
-use blis_contracts::model::{Attention, FeedForward, LayerBlock};
+use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LayerBlock};
 
 use super::*;
 use crate::Catalog;
@@ -48,13 +48,14 @@ fn refusal(changes: &[(&str, &str)]) -> String {
 }
 
 fn windows(graph: &ModelGraph) -> Vec<Option<u32>> {
-    graph
-        .layers()
-        .map(|block| {
-            let Attention::GroupedQuery(attention) = &block.attention;
-            attention.window
-        })
-        .collect()
+    graph.layers().map(|block| grouped_query(block).window).collect()
+}
+
+fn grouped_query(block: &LayerBlock) -> &GroupedQueryAttention {
+    match &block.attention {
+        Attention::GroupedQuery(attention) => attention,
+        Attention::Latent(attention) => panic!("{attention:?} is not grouped-query attention"),
+    }
 }
 
 fn only(graph: &ModelGraph) -> &LayerBlock {
@@ -102,7 +103,7 @@ fn a_key_that_is_not_known_to_leave_the_shape_alone_is_refused() {
 #[test]
 fn malformed_configurations_are_refused_by_the_key_at_fault() {
     for (changes, expected) in [
-        (&[("architectures", "[\"MambaForCausalLM\"]")][..], "no rule derives `MambaForCausalLM`; known: Gemma3ForCausalLM, "),
+        (&[("architectures", "[\"MambaForCausalLM\"]")][..], "no rule derives `MambaForCausalLM`; known: DeepseekV3ForCausalLM, "),
         (&[("architectures", "[]")], "architectures: [] is not a list of one class"),
         (&[("model_type", "\"qwen3\"")], "model_type: \"qwen3\" is not `llama`"),
         (&[("hidden_size", "null")], "hidden_size: missing"),
@@ -187,7 +188,7 @@ fn minimax(changes: &[(&str, &str)]) -> Result<ModelGraph, DeriveError> {
 #[test]
 fn norms_over_all_heads_partial_rotation_and_a_selection_bias_are_read_from_the_configuration() {
     let (graph, plain) = (minimax(&[]).unwrap(), minimax(&[("use_qk_norm", "false"), ("use_routing_bias", "false")]).unwrap());
-    let Attention::GroupedQuery(attention) = &only(&graph).attention;
+    let attention = grouped_query(only(&graph));
     assert_eq!((attention.qk_norm_widths(), attention.rotated()), ((4 * 64, 2 * 64), 32));
     let FeedForward::MixtureOfExperts(moe) = &only(&graph).feed_forward else { panic!("a mixture") };
     assert!(moe.selection_bias && !moe.router_bias);
@@ -213,7 +214,7 @@ fn quantisation_is_read_module_by_module() {
         r#"{"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "modules_to_not_convert": ["model.layers.*.self_attn"]}"#,
     )
     .unwrap();
-    let Attention::GroupedQuery(attention) = &only(&graph).attention;
+    let attention = grouped_query(only(&graph));
     let FeedForward::Dense(dense) = &only(&graph).feed_forward else { panic!("a dense model") };
     assert_eq!((attention.qkv_format, dense.up_format), (MatmulFormat::BF16, fp8(FormatName::Fp8Block)));
     assert_eq!(graph.output_projection, MatmulFormat::BF16);
@@ -224,7 +225,7 @@ fn quantisation_is_read_module_by_module() {
             "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
             "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true}}}}"#;
     let graph = quantised(channel).unwrap();
-    let Attention::GroupedQuery(attention) = &only(&graph).attention;
+    let attention = grouped_query(only(&graph));
     assert_eq!((attention.qkv_format, graph.kv_format), (fp8(FormatName::Fp8), Some(FormatName::Fp8)));
 
     let uneven = r#"{"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["model.layers.2.self_attn.k_proj"]}"#;
@@ -299,4 +300,17 @@ fn headers_must_hold_exactly_the_tensors_the_configuration_implies() {
         reshaped,
         "model.safetensors: tensor `model.embed_tokens.weight`: BF16 [1000, 256], where the configuration implies BF16 [1001, 256]"
     );
+}
+
+#[test]
+fn a_text_model_inside_another_is_read_with_the_names_its_modules_have_there() {
+    let catalog = Catalog::embedded();
+    let graph = catalog.model("kimi-k2.5-nvfp4").unwrap();
+    let FeedForward::MixtureOfExperts(moe) = &graph.blocks["moe"].feed_forward else { panic!("no experts") };
+    let Attention::Latent(attention) = &graph.blocks["moe"].attention else { panic!("no latent attention") };
+    let stored = [attention.down_format, attention.output_format, moe.router_format, moe.expert_format].map(|format| format.weights);
+    assert_eq!(stored, [FormatName::Bf16, FormatName::Bf16, FormatName::Bf16, FormatName::Nvfp4]);
+    assert_eq!(moe.shared.as_ref().unwrap().up_format.weights, FormatName::Nvfp4);
+    // The publisher counts 400M for the image encoder.
+    assert_eq!(graph.encoders.iter().map(|encoder| encoder.parameters).collect::<Vec<_>>(), [416_866_032, 54_277_888]);
 }

@@ -76,6 +76,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         quantisation: None,
         blocks,
         stack: (0..count("num_hidden_layers")?).map(run).collect(),
+        encoders: Vec::new(),
         parameters: ParameterCount { total: 1, active: 1, active_leaves_out: Vec::new(), published: None },
     })
 }

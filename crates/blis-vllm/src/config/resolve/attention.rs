@@ -5,6 +5,8 @@
 //! `triton_attn.py`, `flex_attention.py`; `v1/attention/backends/fa_utils.py::get_flash_attn_version`;
 //! `platforms/interface.py::Platform.update_block_size_for_backend`. Left out: latent attention, encoders, `TurboQuant`.
 
+use blis_contracts::model::Attention;
+
 use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
 use super::ledger::Ledger;
@@ -40,6 +42,9 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         stated_version: version.and_then(|version| u8::try_from(version).ok()),
         trtllm,
     };
+    if machine.model.blocks.values().any(|block| matches!(block.attention, Attention::Latent(_))) {
+        return Err(ConfigError::Refused("multi-head latent attention is not modelled".to_owned()));
+    }
     let mut chosen: Option<(AttentionBackend, Need)> = None;
     for need in attentions(machine.model).map(need) {
         let backend = choose(stated, need)?;

@@ -149,20 +149,24 @@ pub(super) const GPT_OSS: &str = "GptOssForCausalLM";
 
 /// The attention parts of the distinct layers.
 pub(super) fn attentions(model: &ModelGraph) -> impl Iterator<Item = &blis_contracts::model::GroupedQueryAttention> {
-    model.blocks.values().map(|block| match &block.attention {
-        Attention::GroupedQuery(attention) => attention,
+    model.blocks.values().filter_map(|block| match &block.attention {
+        Attention::GroupedQuery(attention) => Some(attention),
+        Attention::Latent(_) => None,
     })
 }
 
 /// Whether any dense or expert weights are stored in a format.
 fn stores(model: &ModelGraph, format: FormatName) -> bool {
     model.blocks.values().any(|block| {
-        let Attention::GroupedQuery(attention) = &block.attention;
+        let attention = match &block.attention {
+            Attention::GroupedQuery(attention) => attention.qkv_format.weights,
+            Attention::Latent(attention) => attention.query_format.weights,
+        };
         let feed_forward = match &block.feed_forward {
             FeedForward::Dense(dense) => dense.up_format.weights,
             FeedForward::MixtureOfExperts(experts) => experts.expert_format.weights,
         };
-        attention.qkv_format.weights == format || feed_forward == format
+        attention == format || feed_forward == format
     })
 }
 

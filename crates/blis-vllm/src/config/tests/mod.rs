@@ -96,6 +96,7 @@ fn graph(name: &str, architecture: &str, hidden_size: u64, blocks: IndexMap<Stri
         quantisation: None,
         blocks,
         stack: vec![StackRun { cycle, times: 2 }],
+        encoders: Vec::new(),
         parameters: ParameterCount { total: 1, active: 1, active_leaves_out: Vec::new(), published: None },
     }
 }
@@ -136,6 +137,8 @@ pub(super) fn gpt_oss() -> ModelGraph {
         selection_bias: false,
         expert_format: plain(FormatName::Mxfp4),
         router_format: plain(FormatName::Bf16),
+        groups: None,
+        shared: None,
     };
     let block = |window| LayerBlock {
         attention: attention(64, 64, window, true, FormatName::Bf16),
