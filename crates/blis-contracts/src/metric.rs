@@ -19,14 +19,28 @@ pub enum Metric {
     QueueDelay,
     /// Requests completed per second.
     RequestThroughput,
+    /// Requests completed within their objective per second.
+    Goodput,
+    /// Share of requests completed within their objective.
+    SloAttainment,
+    /// Prompt tokens per second.
+    InputThroughput,
     /// Output tokens per second.
     OutputThroughput,
     /// Prompt and output tokens per second.
     TotalThroughput,
     /// Output tokens per second per accelerator.
     OutputThroughputPerGpu,
+    /// Prompt and output tokens per second per accelerator.
+    TotalThroughputPerGpu,
     /// Output tokens per second that one request receives.
     Interactivity,
+    /// Dollars for a million prompt tokens.
+    CostPerMillionInputTokens,
+    /// Dollars for a million output tokens.
+    CostPerMillionOutputTokens,
+    /// Dollars for a million prompt and output tokens.
+    CostPerMillionTokens,
     /// Requests in flight, averaged over time.
     Concurrency,
     /// Share of KV blocks in use, averaged over time.
@@ -48,17 +62,24 @@ pub struct Definition {
 
 impl Metric {
     /// Every metric, in the order reports list them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 19] = [
         Self::Ttft,
         Self::Tpot,
         Self::Itl,
         Self::E2el,
         Self::QueueDelay,
         Self::RequestThroughput,
+        Self::Goodput,
+        Self::SloAttainment,
+        Self::InputThroughput,
         Self::OutputThroughput,
         Self::TotalThroughput,
         Self::OutputThroughputPerGpu,
+        Self::TotalThroughputPerGpu,
         Self::Interactivity,
+        Self::CostPerMillionInputTokens,
+        Self::CostPerMillionOutputTokens,
+        Self::CostPerMillionTokens,
         Self::Concurrency,
         Self::KvUtilisation,
     ];
@@ -71,11 +92,45 @@ impl Metric {
     /// The statistics a run gives of it.
     pub const fn statistics(self) -> &'static [Statistic] {
         match self {
-            Self::Ttft | Self::Tpot | Self::Itl | Self::E2el | Self::QueueDelay | Self::Interactivity => {
+            Self::Ttft | Self::Tpot | Self::Itl | Self::E2el | Self::QueueDelay => {
                 &[Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99, Statistic::Max]
             }
-            Self::RequestThroughput | Self::OutputThroughput | Self::TotalThroughput | Self::OutputThroughputPerGpu => &[Statistic::Rate],
-            Self::Concurrency | Self::KvUtilisation => &[Statistic::Mean],
+            Self::Interactivity => &[Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99],
+            Self::RequestThroughput
+            | Self::Goodput
+            | Self::InputThroughput
+            | Self::OutputThroughput
+            | Self::TotalThroughput
+            | Self::OutputThroughputPerGpu
+            | Self::TotalThroughputPerGpu => &[Statistic::Rate],
+            Self::SloAttainment
+            | Self::CostPerMillionInputTokens
+            | Self::CostPerMillionOutputTokens
+            | Self::CostPerMillionTokens
+            | Self::Concurrency
+            | Self::KvUtilisation => &[Statistic::Mean],
+        }
+    }
+
+    /// The key of the scenario without which a run does not give it; none where every run does.
+    pub const fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::Goodput | Self::SloAttainment => Some("objectives"),
+            Self::CostPerMillionInputTokens | Self::CostPerMillionOutputTokens | Self::CostPerMillionTokens => Some("cost"),
+            Self::Ttft
+            | Self::Tpot
+            | Self::Itl
+            | Self::E2el
+            | Self::QueueDelay
+            | Self::RequestThroughput
+            | Self::InputThroughput
+            | Self::OutputThroughput
+            | Self::TotalThroughput
+            | Self::OutputThroughputPerGpu
+            | Self::TotalThroughputPerGpu
+            | Self::Interactivity
+            | Self::Concurrency
+            | Self::KvUtilisation => None,
         }
     }
 
@@ -99,6 +154,18 @@ impl Metric {
                 ("queue_delay", "us", "measured requests that were scheduled", "time first scheduled - time the engine received it")
             }
             Self::RequestThroughput => ("request_throughput", "1/s", "completed measured requests", "count / measured window"),
+            Self::Goodput => {
+                ("goodput", "1/s", "measured requests of a class with an objective, completed within it", "count / measured window")
+            }
+            Self::SloAttainment => (
+                "slo_attainment",
+                "ratio",
+                "measured requests of a class with an objective that were not in flight when the run stopped",
+                "those completed within it / all of them",
+            ),
+            Self::InputThroughput => {
+                ("input_throughput", "tokens/s", "prompt tokens of completed measured requests", "count / measured window")
+            }
             Self::OutputThroughput => ("output_throughput", "tokens/s", "output tokens of measured requests", "count / measured window"),
             Self::TotalThroughput => {
                 ("total_throughput", "tokens/s", "prompt and output tokens of completed measured requests", "count / measured window")
@@ -106,14 +173,31 @@ impl Metric {
             Self::OutputThroughputPerGpu => {
                 ("output_throughput_per_gpu", "tokens/s", "output tokens of measured requests", "count / measured window / accelerators")
             }
-            Self::Interactivity => {
-                ("interactivity", "tokens/s", "completed measured requests with at least two tokens", "1 / tpot of the request")
-            }
+            Self::TotalThroughputPerGpu => (
+                "total_throughput_per_gpu",
+                "tokens/s",
+                "prompt and output tokens of completed measured requests",
+                "count / measured window / accelerators",
+            ),
+            Self::Interactivity => (
+                "interactivity",
+                "tokens/s",
+                "completed measured requests with at least two tokens",
+                "1 / the same statistic of tpot, so that p99 is what the slowest hundredth sees",
+            ),
+            Self::CostPerMillionInputTokens => dollars("cost_per_million_input_tokens", "price x accelerators / input_throughput"),
+            Self::CostPerMillionOutputTokens => dollars("cost_per_million_output_tokens", "price x accelerators / output_throughput"),
+            Self::CostPerMillionTokens => dollars("cost_per_million_tokens", "price x accelerators / total_throughput"),
             Self::Concurrency => ("concurrency", "requests", "measured window", "time average of requests sent and not ended"),
             Self::KvUtilisation => ("kv_utilisation", "ratio", "measured window", "time average of KV blocks in use / KV blocks usable"),
         };
         Definition { id, unit, population, formula }
     }
+}
+
+/// The parts of a definition of a cost: each carries the whole cost of the window.
+const fn dollars(id: &'static str, formula: &'static str) -> (&'static str, &'static str, &'static str, &'static str) {
+    (id, "usd", "the accelerators and tokens of the measured window, at the scenario's price of an accelerator-hour", formula)
 }
 
 #[cfg(test)]

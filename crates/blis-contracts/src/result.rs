@@ -110,7 +110,7 @@ pub struct FrameRecord {
 pub struct Figure {
     /// The metric's identifier.
     pub metric: String,
-    /// What it ranges over: `cluster`, or `pool/<name>`.
+    /// What it ranges over: `cluster`, `pool/<name>`, or `class/<name>` for a service class.
     pub scope: String,
     /// The statistic.
     pub statistic: Statistic,

@@ -1,7 +1,8 @@
 //! The scenario: one document that says what is deployed, what it is asked to do and what of it is measured.
 //!
 //! The types are the document, key by key; [`Scenario::load`] reads one strictly and reports everything wrong with it at once.
-//! Reading order: [`Scenario`] here, then [`cluster`], [`pool`], [`workload`] with [`distribution`], and [`frame`].
+//! Reading order: [`Scenario`] here, then [`cluster`], [`pool`], [`workload`] with [`distribution`], [`frame`], and
+//! [`objective`].
 //! Left out: names that only the catalog, an engine or a trace can check, and the launch line, which its engine parses. Keys that
 //! the document will have once BLIS can act on them are refused with the reason (`reserved`), never read and dropped.
 
@@ -14,6 +15,7 @@ use crate::strict::{Document, DocumentErrors, Problem, Problems};
 pub mod cluster;
 pub mod distribution;
 pub mod frame;
+pub mod objective;
 pub mod pool;
 mod reserved;
 pub mod workload;
@@ -24,6 +26,7 @@ mod tests;
 pub use cluster::{Cluster, ClusterGroups, Group, Packaging, SingleGroup};
 pub use distribution::{CountDistribution, TimeDistribution};
 pub use frame::{Frame, Measure, StartState, Stop};
+pub use objective::{Cost, DEFAULT_CLASS, Objective};
 pub use pool::{Pool, Role};
 pub use workload::{Arrival, BenchmarkClient, Client, Clients, Context, Inferencex, Prefix, Sessions, Workload};
 
@@ -55,6 +58,12 @@ pub struct Scenario {
     pub workload: Workload,
     /// What is measured of the run, and when it ends.
     pub frame: Frame,
+    /// The latencies that requests are judged by, by service class (`default` where a client states none).
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub objectives: IndexMap<String, Objective>,
+    /// What the machines cost; without it no figure is in dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 /// The document's kind.
@@ -100,6 +109,10 @@ impl Scenario {
         pool::validate_all(&mut problems, &self.pools, &self.cluster);
         problems.within("workload", |problems| self.workload.validate(problems));
         problems.within("frame", |problems| self.frame.validate(problems));
+        objective::validate_all(&mut problems, &self.objectives, &self.workload);
+        if let Some(cost) = &self.cost {
+            problems.within("cost", |problems| cost.validate(problems));
+        }
         self.validate_extent(&mut problems);
         problems.into_vec()
     }

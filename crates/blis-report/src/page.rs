@@ -146,7 +146,8 @@ fn latency(result: &RunResult) -> String {
     let rows = groups.iter().map(|group| {
         let scale = Scale::of(&group[0].unit, value(group, Statistic::Mean).unwrap_or(0.0));
         let print = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), |value| format!("{} {}", scale.print(value), scale.unit));
-        let values = statistics.iter().map(|statistic| print(value(group, *statistic)));
+        let has = |statistic: Statistic| group.iter().any(|figure| figure.statistic == statistic);
+        let values = statistics.iter().map(|statistic| if has(*statistic) { print(value(group, *statistic)) } else { String::new() });
         let counts = [count(group[0].n), count(group[0].unfinished)];
         [group[0].metric.clone(), group[0].scope.clone()].into_iter().chain(values).chain(counts).collect()
     });

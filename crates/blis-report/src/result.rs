@@ -1,7 +1,8 @@
 //! A Result as an aligned table and as JSON.
 //!
 //! The table answers in the order of the questions: how fast, how much, what became of the requests, what they waited for, where
-//! the prices came from, what to beware of, and what each name means. A figure the run does not give is a dash, never a zero.
+//! the prices came from, what to beware of, and what each name means. A figure the run does not give is a dash, never a zero;
+//! a statistic that a metric does not have is left blank.
 
 use indexmap::IndexMap;
 
@@ -89,10 +90,11 @@ fn by_metric<'a>(figures: &[&'a Figure], sampled: bool) -> Vec<Vec<&'a Figure>> 
 fn samples(figures: &[&Figure]) -> String {
     let mut grid = Grid::new(&["", "unit", ">mean", ">p50", ">p90", ">p99", ">max", ">n"]);
     for row in by_metric(figures, true) {
-        let of = |statistic| row.iter().find(|figure| figure.statistic == statistic).and_then(|figure| figure.value);
-        let reference = SHOWN.iter().find_map(|statistic| of(*statistic)).unwrap_or(0.0);
+        let of = |statistic| row.iter().find(|figure| figure.statistic == statistic).map(|figure| figure.value);
+        let reference = SHOWN.iter().find_map(|statistic| of(*statistic).flatten()).unwrap_or(0.0);
         let scale = Scale::of(&row[0].unit, reference);
-        let values = SHOWN.map(|statistic| of(statistic).map_or_else(|| UNKNOWN.to_owned(), |value| scale.print(value)));
+        let print = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), |value| scale.print(value));
+        let values = SHOWN.map(|statistic| of(statistic).map(print).unwrap_or_default());
         grid.row([row[0].metric.clone(), scale.unit.to_owned()].into_iter().chain(values).chain([count(row[0].n)]));
     }
     grid.print() + &unfinished_note(figures)

@@ -110,6 +110,8 @@ pub fn scenario(sweep: &Sweep, concurrency: u32) -> Result<Scenario, PointError>
             num_prompts: None,
         })),
         frame: Frame { start: StartState::Empty, stop: Stop { requests: Some(requests), horizon_s: None }, measure: Measure::default() },
+        objectives: IndexMap::new(),
+        cost: None,
     })
 }
 

@@ -4,16 +4,42 @@ use blis_contracts::metric::Metric;
 use blis_contracts::result::{Figure, Statistic};
 
 use crate::histogram::Histogram;
+use crate::objectives::Class;
 use crate::simulation::Outcome;
 use crate::tally::quantile_of_sorted;
+
+/// The scope of figures over everything.
+const CLUSTER: &str = "cluster";
 
 const LATENCY_STATISTICS: [Statistic; 6] =
     [Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99, Statistic::Max];
 
-/// Every figure of a run at the scope of the whole cluster.
-///
-/// `accelerators` is what the cluster holds, `usable_blocks` what its KV pool holds.
-pub fn figures(outcome: &Outcome, accelerators: u32, usable_blocks: u64) -> Vec<Figure> {
+const SECONDS_OF_AN_HOUR: f64 = 3600.0;
+
+/// What the cluster holds and costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resources {
+    /// Accelerators of the cluster.
+    pub accelerators: u32,
+    /// KV blocks its pool can use.
+    pub usable_blocks: u64,
+    /// Dollars for one accelerator and one hour; none where the scenario states no price.
+    pub usd_per_gpu_hour: Option<f64>,
+}
+
+/// Every figure of a run: the cluster's, then those of each service class with an objective, where there are several.
+pub fn figures(outcome: &Outcome, resources: &Resources) -> Vec<Figure> {
+    let mut all = latencies(outcome);
+    all.extend(rates(outcome, resources));
+    all.extend(objectives(outcome));
+    all.extend(occupancies(outcome, resources));
+    let of_cluster = |figure: &Figure| figure.scope == CLUSTER;
+    let place = |figure: &Figure| Metric::ALL.iter().position(|metric| metric.definition().id == figure.metric);
+    all.sort_by_key(|figure| (!of_cluster(figure), figure.scope.clone(), place(figure)));
+    all
+}
+
+fn latencies(outcome: &Outcome) -> Vec<Figure> {
     let tally = &outcome.tally;
     let unfinished = tally.unfinished();
     let mut all = Vec::new();
@@ -25,23 +51,83 @@ pub fn figures(outcome: &Outcome, accelerators: u32, usable_blocks: u64) -> Vec<
     ] {
         all.extend(of_samples(metric, samples.clone(), unfinished));
     }
-    all.extend(of_samples(Metric::Interactivity, tally.tpot_us.iter().filter(|us| **us > 0.0).map(|us| 1e6 / us).collect(), unfinished));
-    all.extend(of_histogram(&tally.itl_us));
-    let window_s = outcome.window_end.since(outcome.window_start).as_seconds();
-    let rate = |metric, count: u64, share: f64| {
-        let value = (window_s > 0.0 && count > 0).then(|| count as f64 / window_s / share);
-        figure(metric, Statistic::Rate, value, count, unfinished)
+    let tpot: Vec<&Figure> = all.iter().filter(|figure| figure.metric == Metric::Tpot.definition().id).collect();
+    let reciprocal = |statistic: &Statistic| {
+        let tpot = tpot.iter().find(|figure| figure.statistic == *statistic);
+        let value = tpot.and_then(|figure| figure.value).filter(|us| *us > 0.0).map(|us| 1e6 / us);
+        figure(Metric::Interactivity, *statistic, value, tally.tpot_us.len() as u64, unfinished)
     };
-    all.push(rate(Metric::RequestThroughput, tally.completed(), 1.0));
-    all.push(rate(Metric::OutputThroughput, tally.measured_output, 1.0));
-    all.push(rate(Metric::TotalThroughput, tally.completed_tokens, 1.0));
-    all.push(rate(Metric::OutputThroughputPerGpu, tally.measured_output, f64::from(accelerators)));
-    let sent = tally.measured.values().sum();
-    all.push(figure(Metric::Concurrency, Statistic::Mean, outcome.concurrency, sent, 0));
-    let share = outcome.used_blocks.filter(|_| usable_blocks > 0).map(|blocks| blocks / usable_blocks as f64);
-    all.push(figure(Metric::KvUtilisation, Statistic::Mean, share, outcome.engine.steps, 0));
-    all.sort_by_key(|figure| Metric::ALL.iter().position(|metric| metric.definition().id == figure.metric));
+    let interactivity: Vec<Figure> = Metric::Interactivity.statistics().iter().map(reciprocal).collect();
+    all.extend(interactivity);
+    all.extend(of_histogram(&tally.itl_us));
     all
+}
+
+fn rates(outcome: &Outcome, resources: &Resources) -> Vec<Figure> {
+    let tally = &outcome.tally;
+    let unfinished = tally.unfinished();
+    let accelerators = f64::from(resources.accelerators);
+    let mut all = Vec::new();
+    let mut rate = |metric, count: u64, share: f64| {
+        let value = per_second(outcome, count).filter(|_| count > 0).map(|value| value / share);
+        all.push(figure(metric, Statistic::Rate, value, count, unfinished));
+    };
+    rate(Metric::RequestThroughput, tally.completed(), 1.0);
+    rate(Metric::InputThroughput, tally.completed_prompt, 1.0);
+    rate(Metric::OutputThroughput, tally.measured_output, 1.0);
+    rate(Metric::TotalThroughput, tally.completed_tokens, 1.0);
+    rate(Metric::OutputThroughputPerGpu, tally.measured_output, accelerators);
+    rate(Metric::TotalThroughputPerGpu, tally.completed_tokens, accelerators);
+    if let Some(price) = resources.usd_per_gpu_hour {
+        let per_second_usd = price * accelerators / SECONDS_OF_AN_HOUR;
+        for (metric, tokens) in [
+            (Metric::CostPerMillionInputTokens, tally.completed_prompt),
+            (Metric::CostPerMillionOutputTokens, tally.measured_output),
+            (Metric::CostPerMillionTokens, tally.completed_tokens),
+        ] {
+            let value = per_second(outcome, tokens).filter(|_| tokens > 0).map(|tokens| per_second_usd / tokens * 1e6);
+            all.push(figure(metric, Statistic::Mean, value, tokens, unfinished));
+        }
+    }
+    all
+}
+
+fn per_second(outcome: &Outcome, count: u64) -> Option<f64> {
+    let window_s = outcome.window_end.since(outcome.window_start).as_seconds();
+    (window_s > 0.0).then(|| count as f64 / window_s)
+}
+
+/// Goodput and attainment over all classes with an objective, and of each where there are several.
+fn objectives(outcome: &Outcome) -> Vec<Figure> {
+    let classes = outcome.tally.objectives.classes();
+    let of = |scope: &str, members: &[Class]| {
+        let sum = |count: fn(&Class) -> u64| members.iter().map(count).sum::<u64>();
+        let (met, judged, unfinished) = (sum(|class| class.met), sum(|class| class.judged), sum(|class| class.unfinished));
+        let attained = (judged > 0).then(|| met as f64 / judged as f64);
+        [
+            figure(Metric::Goodput, Statistic::Rate, per_second(outcome, met), met, unfinished),
+            figure(Metric::SloAttainment, Statistic::Mean, attained, judged, unfinished),
+        ]
+        .map(|figure| Figure { scope: scope.to_owned(), ..figure })
+    };
+    let mut all = Vec::new();
+    if !classes.is_empty() {
+        all.extend(of(CLUSTER, classes));
+    }
+    if classes.len() > 1 {
+        all.extend(classes.iter().flat_map(|class| of(&format!("class/{}", class.name), std::slice::from_ref(class))));
+    }
+    all
+}
+
+fn occupancies(outcome: &Outcome, resources: &Resources) -> [Figure; 2] {
+    let sent = outcome.tally.measured.values().sum();
+    let usable = resources.usable_blocks;
+    let share = outcome.used_blocks.filter(|_| usable > 0).map(|blocks| blocks / usable as f64);
+    [
+        figure(Metric::Concurrency, Statistic::Mean, outcome.concurrency, sent, 0),
+        figure(Metric::KvUtilisation, Statistic::Mean, share, outcome.engine.steps, 0),
+    ]
 }
 
 fn of_samples(metric: Metric, mut samples: Vec<f64>, unfinished: u64) -> Vec<Figure> {
@@ -82,7 +168,7 @@ fn figure(metric: Metric, statistic: Statistic, value: Option<f64>, n: u64, unfi
     let definition = metric.definition();
     Figure {
         metric: definition.id.to_owned(),
-        scope: "cluster".to_owned(),
+        scope: CLUSTER.to_owned(),
         statistic,
         value,
         unit: definition.unit.to_owned(),

@@ -4,13 +4,14 @@
 //! else: arrivals are the workload's, decisions the engine's, prices the cost model's.
 //!
 //! Reading order: `run` is the way in; `prepare` builds the engine; `simulation` is the loop, `front_end` and `live` are what it passes
-//! through; `tally` turns records into samples, `figures` and `result` into what a reader sees.
+//! through; `tally` turns records into samples, `objectives` judges them, `figures` and `result` into what a reader sees.
 
 mod calendar;
 mod figures;
 mod front_end;
 mod histogram;
 mod live;
+mod objectives;
 mod occupancy;
 mod prepare;
 mod result;
@@ -19,7 +20,7 @@ mod simulation;
 mod tally;
 mod world;
 
-pub use figures::figures;
+pub use figures::{Resources, figures};
 pub use front_end::FrontEndCosts;
 pub use prepare::{Prepared, RunError, launch_line, prepare};
 pub use run::{Origin, Run, RunStatistics, run};

@@ -12,7 +12,7 @@ use blis_vllm::config::{SchedulingPolicy, Setting};
 use blis_vllm::startup::KvPool;
 use indexmap::IndexMap;
 
-use crate::figures::figures;
+use crate::figures::{Resources, figures};
 use crate::run::Origin;
 use crate::simulation::Outcome;
 use crate::world::World;
@@ -38,6 +38,8 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
     let prices = provenance(&finished.prices);
     let warnings = warnings(scenario, &finished, &prices);
     let Finished { outcome, plan, settings, notes, kv, usable_blocks, .. } = finished;
+    let usd_per_gpu_hour = scenario.cost.map(|cost| cost.usd_per_gpu_hour);
+    let resources = Resources { accelerators: plan.layout.ranks(), usable_blocks, usd_per_gpu_hour };
     let tally = &outcome.tally;
     RunResult {
         kind: ResultKind::Result,
@@ -51,7 +53,7 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
         frame: frame_record(scenario, &outcome),
         settings: IndexMap::from([(pool.clone(), settings)]),
         substitutions: IndexMap::from([(pool.clone(), notes)]),
-        figures: figures(&outcome, plan.layout.ranks(), usable_blocks),
+        figures: figures(&outcome, &resources),
         fates: Fate::ALL.into_iter().map(|fate| (fate, tally.fates.get(&fate).copied().unwrap_or(0))).collect(),
         refusals: tally.refusals.iter().map(|(reason, count)| (reason.clone(), *count)).collect(),
         tokens: TokenTotals {

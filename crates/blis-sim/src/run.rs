@@ -9,6 +9,7 @@ use blis_kernel::FrontEndPrice;
 use blis_workload::sources;
 
 use crate::front_end::FrontEndCosts;
+use crate::objectives::Objectives;
 use crate::prepare::{Prepared, RunError, prepare};
 use crate::result::{Finished, assemble};
 use crate::simulation::{Frame, Observer, Simulation, Statistics};
@@ -57,7 +58,7 @@ pub fn run(scenario: &Scenario, origin: &Origin, world: &World, observer: &mut d
     let plan_id = engine.plan_id();
     let usable_blocks = engine.snapshot().usable_blocks.get();
     let simulation = Simulation::new(sources, Box::new(engine), costs(&price), frame(scenario), &mut environment, observer);
-    let outcome = simulation.run()?;
+    let outcome = simulation.judging(Objectives::of(scenario)).run()?;
     let compiled = environment.plan(plan_id);
     let statistics = RunStatistics {
         events: outcome.statistics,

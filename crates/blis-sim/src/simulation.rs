@@ -16,6 +16,7 @@ use blis_workload::source::{Source, client_of};
 use crate::calendar::{Calendar, Event};
 use crate::front_end::{FrontEnd, FrontEndCosts};
 use crate::live::{LiveRequest, LiveRequests};
+use crate::objectives::Objectives;
 use crate::occupancy::Occupancy;
 use crate::tally::Tally;
 
@@ -220,6 +221,11 @@ impl<'a> Simulation<'a> {
             last_change: (SimTime::ZERO, 0),
             statistics: Statistics::default(),
         }
+    }
+
+    /// The same run, its requests judged by objectives.
+    pub(crate) fn judging(self, objectives: Objectives) -> Self {
+        Self { tally: Tally::judging(objectives), ..self }
     }
 
     /// Runs to the end.

@@ -8,6 +8,7 @@ use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
 
 use crate::histogram::Histogram;
+use crate::objectives::Objectives;
 
 /// The samples of the measured requests, and counts over all requests.
 #[derive(Debug, Default)]
@@ -23,6 +24,10 @@ pub struct Tally {
     pub(crate) fates: BTreeMap<Fate, u64>,
     /// Refusals by reason.
     pub(crate) refusals: BTreeMap<String, u64>,
+    /// How requests did against the objectives of their classes.
+    pub(crate) objectives: Objectives,
+    /// Prompt tokens of completed measured requests.
+    pub(crate) completed_prompt: u64,
     /// Prompt and output tokens of completed measured requests.
     pub(crate) completed_tokens: u64,
     /// Output tokens of measured requests.
@@ -34,6 +39,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// No samples yet, requests to be judged by these objectives.
+    pub(crate) fn judging(objectives: Objectives) -> Self {
+        Self { objectives, ..Self::default() }
+    }
+
     /// Adds a request whose fate is known.
     pub(crate) fn add(&mut self, record: &RequestRecord, measured: bool) {
         *self.fates.entry(record.fate).or_default() += 1;
@@ -47,7 +57,9 @@ impl Tally {
         }
         *self.measured.entry(record.fate).or_default() += 1;
         self.measured_output += record.output_tokens;
+        self.objectives.judge(record);
         if record.fate == Fate::Completed {
+            self.completed_prompt += record.prompt_tokens;
             self.completed_tokens += record.prompt_tokens + record.output_tokens;
         }
         self.ttft_us.extend(record.ttft_us().map(|micros| micros as f64));

@@ -1,20 +1,27 @@
 //! Conditions on figures, such as `ttft.p99>500ms`: what `--fail-if` takes.
 //!
-//! The grammar is `metric.statistic op value[unit]`. A time needs a unit; any other value takes its metric's own.
+//! The grammar is `metric[class].statistic op value unit`; the class, in its brackets, and the unit of anything but a time may be
+//! left out. Without a class the figure is the whole cluster's.
 
 use std::fmt;
 use std::str::FromStr;
 
 use blis_contracts::metric::Metric;
 use blis_contracts::result::{Figure, RunResult, Statistic};
+use blis_contracts::scenario::Scenario;
 use blis_contracts::strict::did_you_mean;
 use blis_report::quantity;
+
+/// What the scope of a service class starts with.
+const CLASS: &str = "class/";
 
 /// A condition under which a run fails.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition {
     text: String,
     metric: Metric,
+    /// The figure's scope: `cluster`, or `class/<name>`.
+    scope: String,
     statistic: Statistic,
     operator: Operator,
     /// In the unit of the metric's definition.
@@ -56,13 +63,39 @@ const UNITS: &[(&str, &str, f64)] = &[
     ("", "tokens/s", 1.0),
     ("requests", "requests", 1.0),
     ("", "requests", 1.0),
+    ("usd", "usd", 1.0),
+    ("", "usd", 1.0),
 ];
 
 impl Condition {
+    /// Why no run of the scenario has the figure; none if runs have it.
+    pub(crate) fn refusal(&self, scenario: &Scenario) -> Option<String> {
+        let id = self.metric.definition().id;
+        let classes = &scenario.objectives;
+        if let Some(key) = self.metric.needs()
+            && (key == "objectives" && classes.is_empty() || key == "cost" && scenario.cost.is_none())
+        {
+            return Some(format!("--fail-if `{self}`: a run gives {id} only where its scenario states `{key}`"));
+        }
+        let class = self.scope.strip_prefix(CLASS)?;
+        if self.metric.needs() != Some("objectives") {
+            return Some(format!("--fail-if `{self}`: {id} is not given by service class; leave `[{class}]` out"));
+        }
+        if classes.len() > 1 && classes.contains_key(class) {
+            return None;
+        }
+        if classes.contains_key(class) {
+            return Some(format!("--fail-if `{self}`: `{class}` is the only class with an objective; leave `[{class}]` out"));
+        }
+        let known: Vec<&str> = classes.keys().map(String::as_str).collect();
+        let hint = did_you_mean(class, &known).map(|hint| format!("; {hint}")).unwrap_or_default();
+        Some(format!("--fail-if `{self}`: the scenario has no objective for class `{class}`{hint}"))
+    }
+
     /// What to tell the user if the run fails the condition; none if it passes. A figure without a value fails.
     pub(crate) fn failure(&self, result: &RunResult) -> Option<String> {
         let id = self.metric.definition().id;
-        let is_it = |figure: &&Figure| figure.metric == id && figure.statistic == self.statistic && figure.scope == "cluster";
+        let is_it = |figure: &&Figure| figure.metric == id && figure.statistic == self.statistic && figure.scope == self.scope;
         let figure = result.figures.iter().find(is_it);
         let Some(value) = figure.and_then(|figure| figure.value) else {
             let unfinished = figure.map_or(0, |figure| figure.unfinished);
@@ -92,14 +125,21 @@ impl FromStr for Condition {
         let Some((at, sign, operator)) = found.min_by_key(|(at, sign, _)| (*at, 2 - sign.len())) else {
             return Err("a condition compares a figure with `>`, `>=`, `<` or `<=`, as in `ttft.p99>500ms`".to_owned());
         };
-        let (metric, statistic) = figure(text[..at].trim())?;
+        let (metric, scope, statistic) = figure(text[..at].trim())?;
         let limit = limit(text[at + sign.len()..].trim(), metric)?;
-        Ok(Self { text: text.to_owned(), metric, statistic, operator: *operator, limit })
+        Ok(Self { text: text.to_owned(), metric, scope, statistic, operator: *operator, limit })
     }
 }
 
-fn figure(text: &str) -> Result<(Metric, Statistic), String> {
-    let (name, statistic) = text.split_once('.').ok_or_else(|| format!("`{text}` names no statistic; write it as in `ttft.p99`"))?;
+fn figure(text: &str) -> Result<(Metric, String, Statistic), String> {
+    let (subject, statistic) = text.rsplit_once('.').ok_or_else(|| format!("`{text}` names no statistic; write it as in `ttft.p99`"))?;
+    let (name, scope) = match subject.split_once('[') {
+        None => (subject, "cluster".to_owned()),
+        Some((name, rest)) => match rest.strip_suffix(']') {
+            Some(class) if !class.is_empty() => (name, format!("{CLASS}{class}")),
+            Some(_) | None => return Err(format!("`{subject}` names no class; write it as in `goodput[chat].rate`")),
+        },
+    };
     let hint = |name: &str, known: &[&str]| did_you_mean(name, known).map(|hint| format!("; {hint}")).unwrap_or_default();
     let Some(metric) = Metric::named(name) else {
         let known = Metric::ALL.map(|metric| metric.definition().id);
@@ -107,7 +147,7 @@ fn figure(text: &str) -> Result<(Metric, Statistic), String> {
     };
     let known: Vec<&str> = metric.statistics().iter().map(|statistic| statistic.as_str()).collect();
     match metric.statistics().iter().find(|known| known.as_str() == statistic) {
-        Some(statistic) => Ok((metric, *statistic)),
+        Some(statistic) => Ok((metric, scope, *statistic)),
         None => Err(format!("{name} has no statistic `{statistic}`{}", hint(statistic, &known))),
     }
 }
@@ -180,6 +220,14 @@ mod tests {
         assert_eq!(refusal("output_throughput.p50<1"), "output_throughput has no statistic `p50`; the only one here is `rate`");
         assert_eq!(refusal("ttft>1s"), "`ttft` names no statistic; write it as in `ttft.p99`");
         assert!(refusal("ttft.p99=1s").starts_with("a condition compares"));
+    }
+
+    #[test]
+    fn a_class_stands_in_brackets() {
+        assert_eq!("slo_attainment[chat].mean<99%".parse::<Condition>().unwrap().scope, "class/chat");
+        assert_eq!("slo_attainment[a.b].mean<99%".parse::<Condition>().unwrap().scope, "class/a.b");
+        assert_eq!("ttft.p99>1s".parse::<Condition>().unwrap().scope, "cluster");
+        assert_eq!(refusal("goodput[].rate<1"), "`goodput[]` names no class; write it as in `goodput[chat].rate`");
     }
 
     #[test]

@@ -15,7 +15,6 @@ const RESERVED: &[(&str, &str)] = &[
     ("cluster.groups[].uplink_oversubscription", "networks between nodes are not priced yet"),
     ("cluster.groups[].gpus_per_rack", "racks are not simulated yet"),
     ("cluster.groups[].host_memory", "host memory is not accounted for yet"),
-    ("workload.clients[].slo_class", "no policy or figure reads service classes yet"),
     ("workload.clients[].tenant", "no policy or figure reads tenants yet"),
     ("workload.trace", "replaying a trace is not built yet"),
     ("frame.warmup", "no rule finds a warm-up yet; state `measure: {discard_first: ...}`"),

@@ -241,6 +241,31 @@ const RULES: &[(&str, &str, &str)] = &[
         "pools[0].env.A B: must be named by a word without spaces or `=`, found \"A B\"",
         "pools[0].env={A_B: x}",
     ),
+    (
+        "cost={usd_per_gpu_hour: 0}",
+        "cost.usd_per_gpu_hour: must be above 0 and at most 1000000 dollars, found 0.0",
+        "cost={usd_per_gpu_hour: 2.5}",
+    ),
+    (
+        "objectives={default: {ttft_ms: 0}}",
+        "objectives.default.ttft_ms: must be above 0 and at most 86400000 ms, found 0.0",
+        "objectives={default: {ttft_ms: 0.5}}",
+    ),
+    (
+        "objectives={default: {}}",
+        "objectives.default: limits nothing; state at least one of `ttft_ms`, `tpot_ms` and `e2el_ms`",
+        "objectives={default: {e2el_ms: 5000}}",
+    ),
+    (
+        "objectives={chat: {tpot_ms: 50}}",
+        "objectives.chat: no request is of class `chat`; the workload's classes are `default`",
+        "objectives={default: {tpot_ms: 50}}",
+    ),
+    (
+        "workload.clients[0].slo_class=chat",
+        "workload.clients[0].slo_class: `chat` has no objective; add `objectives: {chat: {ttft_ms: ...}}`",
+        "seed=1",
+    ),
     ("workload.clients=[]", "workload.clients: must be from 1 to 16777216 clients, found 0", "seed=1"),
     (
         "workload.clients[0].arrival={process: closed_loop, concurrency: 0}",
@@ -286,11 +311,6 @@ const RULES: &[(&str, &str, &str)] = &[
         "frame.stop.requests=1000000001",
         "frame.stop.requests: must be from 1 to 1000000000, found 1000000001",
         "frame.stop.requests=1000000000",
-    ),
-    (
-        "workload.clients[0].slo_class=a",
-        "workload.clients[0].slo_class: `slo_class` is refused: no policy or figure reads service classes yet",
-        "workload.clients[0].priority=-1",
     ),
 ];
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::require_count;
-use super::{CountDistribution, MAX_REQUESTS, MAX_SECONDS, TimeDistribution, require_distinct, require_text};
+use super::{CountDistribution, DEFAULT_CLASS, MAX_REQUESTS, MAX_SECONDS, TimeDistribution, require_distinct, require_text};
 use crate::strict::Problems;
 use crate::tagged_enum;
 
@@ -67,6 +67,9 @@ pub struct Client {
     /// The limit on generated tokens that each request states; the engine's own rule where left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// The service class whose objective its requests are judged by; `default` where left out. No scheduling decision looks at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo_class: Option<String>,
 }
 
 tagged_enum! {
@@ -160,6 +163,14 @@ pub struct Inferencex {
 }
 
 impl Workload {
+    /// The service class of each source of requests, in the workload's order.
+    pub fn classes(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        match self {
+            Self::Clients(workload) => Box::new(workload.clients.iter().map(|client| client.slo_class.as_deref().unwrap_or(DEFAULT_CLASS))),
+            Self::Benchmark(BenchmarkClient::Inferencex(_)) => Box::new(std::iter::once(DEFAULT_CLASS)),
+        }
+    }
+
     pub(super) fn validate(&self, problems: &mut Problems) {
         match self {
             Self::Clients(workload) => workload.validate(problems),
@@ -199,6 +210,9 @@ impl Client {
         }
         if let Some(limit) = self.max_tokens {
             require_count(problems, "max_tokens", limit);
+        }
+        if let Some(class) = &self.slo_class {
+            require_text(problems, "slo_class", class);
         }
     }
 }

@@ -11,7 +11,7 @@ use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{Request, Segment, TokenSource};
 use blis_contracts::step::{StepEstimate, StepShape};
 use blis_contracts::units::{Blocks, SimDuration, SimTime};
-use blis_sim::{Frame, FrontEndCosts, Observer, Outcome, Progress, Simulation, SimulationError};
+use blis_sim::{Frame, FrontEndCosts, Observer, Outcome, Progress, Resources, Simulation, SimulationError};
 use blis_workload::source::{Draft, Source, request_id};
 
 /// Runs every waiting request at once; each step gives each one token.
@@ -185,6 +185,9 @@ impl Observer for Collector {
 
     fn progress(&mut self, _progress: Progress) {}
 }
+
+/// One accelerator without a price.
+pub(crate) const ONE_GPU: Resources = Resources { accelerators: 1, usable_blocks: 100, usd_per_gpu_hour: None };
 
 pub(crate) const WHOLE: Frame = Frame { requests: None, horizon: None, discard_first: 0 };
 

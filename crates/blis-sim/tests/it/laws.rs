@@ -5,7 +5,7 @@ use blis_contracts::units::SimTime;
 use blis_sim::{Frame, FrontEndCosts};
 use proptest::prelude::*;
 
-use crate::fixture::{BatchEngine, ListedSource, WHOLE, run};
+use crate::fixture::{BatchEngine, ListedSource, ONE_GPU, WHOLE, run};
 
 fn requests() -> impl Strategy<Value = Vec<(u64, u32, u32)>> {
     prop::collection::vec((0u64..20_000, 1u32..1_200, 1u32..20), 1..40).prop_map(|mut requests| {
@@ -46,7 +46,7 @@ proptest! {
     fn the_gaps_of_a_request_and_its_ttft_add_up_to_its_end(requests in requests(), costs in costs(), step in 1u64..3_000) {
         let (outcome, records) = run(vec![ListedSource::open(0, &requests)], BatchEngine::new(step, 1), costs, WHOLE).unwrap();
         let spans: u64 = records.iter().filter_map(|record| Some(record.e2el_us()? - record.ttft_us()?)).sum();
-        let itl = blis_sim::figures(&outcome, 1, 100).into_iter().find(|figure| figure.metric == "itl").unwrap();
+        let itl = blis_sim::figures(&outcome, &ONE_GPU).into_iter().find(|figure| figure.metric == "itl").unwrap();
         prop_assert!((itl.value.unwrap_or(0.0) * itl.n as f64 - spans as f64).abs() < 1e-3);
     }
 

@@ -4,7 +4,7 @@ use blis_contracts::fate::Fate;
 use blis_contracts::units::SimTime;
 use blis_sim::{Frame, FrontEndCosts, SimulationError};
 
-use crate::fixture::{BatchEngine, ListedSource, WHOLE, run};
+use crate::fixture::{BatchEngine, ListedSource, ONE_GPU, WHOLE, run};
 
 #[test]
 fn a_lone_request_sees_its_tokens_one_step_apart() {
@@ -39,7 +39,7 @@ fn a_stream_interval_moves_chunks_but_not_the_first_or_the_last_token() {
     let (outcome, records) =
         run(vec![ListedSource::open(0, &[(0, 1, 50)])], BatchEngine::new(1_000, 20), FrontEndCosts::default(), WHOLE).unwrap();
     assert_eq!((records[0].ttft_us(), records[0].e2el_us(), records[0].tpot_us()), (Some(1_000), Some(50_000), Some(1_000.0)));
-    let gaps = blis_sim::figures(&outcome, 1, 100);
+    let gaps = blis_sim::figures(&outcome, &ONE_GPU);
     let chunks = gaps.iter().find(|figure| figure.metric == "itl").unwrap();
     assert_eq!((chunks.n, chunks.value), (3, Some(49_000.0 / 3.0)));
 }

@@ -68,6 +68,9 @@ fn requests_file(text: &str) -> Result<(PathBuf, Format), String> {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let loaded = args.scenario.load()?;
+    if let Some(refusal) = args.conditions.iter().find_map(|condition| condition.refusal(&loaded.scenario)) {
+        return Err(Failure::input(refusal, None));
+    }
     let world = args.data.world()?;
     interrupt::watch();
     let mut watch = Watch::new(args, &loaded.scenario)?;

@@ -12,7 +12,8 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 #[test]
 fn a_result_gives_every_metric_with_the_statistics_of_the_registry() {
     let bench = Bench::new("every_metric", CHAT);
-    let result: RunResult = serde_json::from_value(bench.result(&[])).unwrap();
+    let edits = ["--set", "objectives={default: {ttft_ms: 1000}}", "--set", "cost={usd_per_gpu_hour: 2}"];
+    let result: RunResult = serde_json::from_value(bench.result(&edits)).unwrap();
     let found: Vec<_> = result.figures.iter().map(|figure| (figure.metric.as_str(), figure.statistic)).collect();
     let of = |metric: Metric| metric.statistics().iter().map(move |statistic| (metric.definition().id, *statistic));
     assert_eq!(found, Metric::ALL.into_iter().flat_map(of).collect::<Vec<_>>());
@@ -170,4 +171,74 @@ fn units_become_predictions_and_refusals() {
     let many = bench.blis(&["score", "predict", "--units", "units.jsonl", "--jobs", "3", "--out", "predictions.jsonl"]);
     assert!(many.status.success() && many.stdout.is_empty(), "{}", show(&many));
     assert_eq!(bench.read("predictions.jsonl"), text);
+}
+
+/// Two classes of requests, of which one has an objective that no request can meet.
+const CLASSES: &str = "\
+clients:
+    - id: chat
+      arrival: {process: poisson, rate: 8.0}
+      input: {distribution: uniform, min: 100, max: 900}
+      output: {distribution: uniform, min: 10, max: 90}
+      slo_class: interactive
+    - id: reports
+      arrival: {process: poisson, rate: 8.0}
+      input: {distribution: uniform, min: 100, max: 900}
+      output: {distribution: uniform, min: 10, max: 90}
+      slo_class: batch
+    - id: unjudged
+      arrival: {process: poisson, rate: 8.0}
+      input: {distribution: uniform, min: 100, max: 900}
+      output: {distribution: uniform, min: 10, max: 90}
+frame: {start: empty, stop: {requests: 300}}
+objectives:
+  interactive: {ttft_ms: 0.001}
+  batch: {ttft_ms: 60000, tpot_ms: 1000, e2el_ms: 600000}
+cost: {usd_per_gpu_hour: 3.6}
+";
+
+fn classes() -> String {
+    let start = CHAT.find("clients:").unwrap();
+    CHAT[..start].to_owned() + CLASSES
+}
+
+#[test]
+fn goodput_counts_what_each_class_met_and_dollars_are_spread_over_the_tokens() {
+    let result: RunResult = serde_json::from_value(Bench::new("classes", &classes()).result(&[])).unwrap();
+    let of = |scope: &str, metric: &str| {
+        let found = result.figures.iter().find(|figure| figure.scope == scope && figure.metric == metric);
+        found.unwrap_or_else(|| panic!("{metric} of {scope}"))
+    };
+    assert_eq!(of("class/interactive", "slo_attainment").value, Some(0.0));
+    assert_eq!(of("class/batch", "slo_attainment").value, Some(1.0));
+    let (interactive, batch) = (of("class/interactive", "slo_attainment").n, of("class/batch", "slo_attainment").n);
+    assert_eq!(of("cluster", "slo_attainment").n, interactive + batch, "requests without an objective are not judged");
+    assert!(interactive + batch < 300);
+    let window = result.frame.window_end_s - result.frame.window_start_s;
+    let goodput = of("cluster", "goodput").value.unwrap();
+    assert!((goodput - batch as f64 / window).abs() < 1e-9);
+    let per_million = 3.6 / 3600.0 / of("cluster", "output_throughput").value.unwrap() * 1e6;
+    assert!((of("cluster", "cost_per_million_output_tokens").value.unwrap() - per_million).abs() < 1e-9);
+    let (input, total) = (of("cluster", "cost_per_million_input_tokens"), of("cluster", "cost_per_million_tokens"));
+    assert!(total.value < input.value, "each divides the whole cost");
+}
+
+#[test]
+fn a_condition_may_name_a_class_and_is_refused_where_the_scenario_cannot_answer_it() {
+    let bench = Bench::new("class_conditions", &classes());
+    let run = |condition: &str| bench.blis(&["run", "scenario.yaml", "--fail-if", condition]);
+    assert_eq!(run("slo_attainment[batch].mean<99%").status.code(), Some(0));
+    assert_eq!(run("slo_attainment[interactive].mean<99%").status.code(), Some(3));
+    for (condition, message) in [
+        ("slo_attainment[bach].mean<99%", "the scenario has no objective for class `bach`; did you mean `batch`?"),
+        ("ttft[batch].p99>1s", "ttft is not given by service class; leave `[batch]` out"),
+    ] {
+        let output = run(condition);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(show(&output).contains(message), "{}", show(&output));
+    }
+    let plain = Bench::new("no_objectives", CHAT);
+    let output = plain.blis(&["run", "scenario.yaml", "--fail-if", "cost_per_million_tokens.mean>1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(show(&output).contains("a run gives cost_per_million_tokens only where its scenario states `cost`"), "{}", show(&output));
 }
