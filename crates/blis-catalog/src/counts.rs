@@ -1,8 +1,8 @@
 //! Parameter counts of a model graph: elements of its tensors, scales left out, and their agreement with what a publisher prints.
 
 use blis_contracts::model::{
-    Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, ModelGraph, ParameterCount,
-    PublishedCount, UncountedPart,
+    Attention, CompressedAttention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, ModelGraph,
+    ParameterCount, PublishedCount, ResidualLanes, UncountedPart,
 };
 
 /// Parameters of one layer.
@@ -23,7 +23,8 @@ pub(crate) fn count(graph: &ModelGraph, active_leaves_out: Vec<UncountedPart>, p
     let layers: Vec<LayerCount> = graph.layers().map(|block| layer(block, graph.hidden_size)).collect();
     let sum = |part: fn(&LayerCount) -> u64| layers.iter().map(part).sum::<u64>();
     let encoders: u64 = graph.encoders.iter().map(|encoder| encoder.parameters).sum();
-    let total = embedding + output + graph.hidden_size + sum(|layer| layer.total) + encoders;
+    let lanes = graph.residual_lanes.map_or(0, |lanes| mixing(lanes, graph.hidden_size, layers.len() as u64));
+    let total = embedding + output + graph.hidden_size + sum(|layer| layer.total) + lanes + encoders;
     let left_out: u64 = active_leaves_out
         .iter()
         .map(|part| match part {
@@ -38,6 +39,7 @@ fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
     let attention = match &block.attention {
         Attention::GroupedQuery(attention) => grouped_query(attention, hidden),
         Attention::Latent(attention) => latent(attention, hidden),
+        Attention::Compressed(attention) => compressed(attention, hidden),
     };
     let total = attention + u64::from(block.norms) * hidden;
     match &block.feed_forward {
@@ -79,6 +81,34 @@ fn latent(attention: &LatentAttention, hidden: u64) -> u64 {
     let down = hidden * u64::from(attention.cached()) + kv_rank;
     let up = kv_rank * heads * (u64::from(attention.plain_dim) + value_dim);
     query + down + up + heads * value_dim * hidden
+}
+
+/// Query latent and key have a norm each, and so has what compression writes.
+fn compressed(attention: &CompressedAttention, hidden: u64) -> u64 {
+    let (rank, head_dim) = (u64::from(attention.query_rank), u64::from(attention.head_dim));
+    let down = hidden * (rank + head_dim) + rank + head_dim;
+    let query = rank * attention.query_width();
+    let output = attention.query_width() * u64::from(attention.output_rank) + attention.grouped_width() * hidden;
+    let sinks = if attention.sinks { u64::from(attention.query_heads) } else { 0 };
+    let compression = attention.compression.as_ref().map_or(0, |compression| {
+        let compressor = |width: u32| {
+            let columns = compression.columns(width);
+            2 * columns * hidden + u64::from(compression.ratio) * columns + u64::from(width)
+        };
+        let scores = compression.selection.as_ref().map_or(0, |selection| {
+            let heads = u64::from(selection.heads);
+            heads * u64::from(selection.head_dim) * rank + heads * hidden + compressor(selection.head_dim)
+        });
+        compressor(attention.head_dim) + scores
+    });
+    down + query + output + sinks + compression
+}
+
+/// A projection of all lanes, offsets and three scales for each of two sublayers; for the last norm one of all lanes to each, with
+/// one scale.
+fn mixing(lanes: ResidualLanes, hidden: u64, layers: u64) -> u64 {
+    let (count, weights) = (u64::from(lanes.lanes), lanes.weights());
+    2 * layers * (weights * count * hidden + weights + 3) + count * (count * hidden + 1) + 1
 }
 
 fn dense_network(dense: &DenseFeedForward, hidden: u64) -> u64 {

@@ -2,7 +2,9 @@
 
 use blis_contracts::chip::Chip;
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, MixtureOfExperts, ModelGraph};
+use blis_contracts::model::{
+    Attention, CompressedAttention, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, MixtureOfExperts, ModelGraph,
+};
 use blis_contracts::strict::Problem;
 
 use crate::counts;
@@ -143,6 +145,7 @@ fn block(name: &str, block: &LayerBlock) -> Vec<Problem> {
     match &block.attention {
         Attention::GroupedQuery(attention) => grouped_query(attention, &mut check),
         Attention::Latent(attention) => latent(attention, &mut check),
+        Attention::Compressed(attention) => compressed(attention, &mut check),
     }
     match &block.feed_forward {
         FeedForward::Dense(dense) => {
@@ -162,6 +165,29 @@ fn grouped_query(attention: &GroupedQueryAttention, check: &mut impl FnMut(&str,
     );
     check("attention.grouped_query.head_dim", attention.head_dim > 0, "0 is not a positive width".to_owned());
     check("attention.grouped_query.window", attention.window != Some(0), "0 is not a positive window".to_owned());
+}
+
+fn compressed(attention: &CompressedAttention, check: &mut impl FnMut(&str, bool, String)) {
+    for (field, value) in [
+        ("query_heads", attention.query_heads),
+        ("head_dim", attention.head_dim),
+        ("rotary_dim", attention.rotary_dim),
+        ("window", attention.window),
+        ("query_rank", attention.query_rank),
+        ("output_rank", attention.output_rank),
+        ("compression.ratio", attention.compression.as_ref().map_or(1, |compression| compression.ratio)),
+    ] {
+        check(&format!("attention.compressed.{field}"), value > 0, "0 is not a positive width".to_owned());
+    }
+    let (groups, heads) = (attention.output_groups, attention.query_heads);
+    check(
+        "attention.compressed.output_groups",
+        groups > 0 && heads.is_multiple_of(groups),
+        format!("{groups} does not divide the {heads} query heads"),
+    );
+    let selection = attention.compression.as_ref().and_then(|compression| compression.selection.as_ref());
+    let scores = selection.is_none_or(|selection| selection.heads > 0 && selection.head_dim > 0 && selection.top_k > 0);
+    check("attention.compressed.compression.selection", scores, "a width of 0 cannot score".to_owned());
 }
 
 fn latent(attention: &LatentAttention, check: &mut impl FnMut(&str, bool, String)) {

@@ -3,11 +3,14 @@
 //! A graph is derived from a vendor's `config.json` (and, where given, the checkpoint's safetensors headers), never edited. It
 //! states tensors as the checkpoint has them; how an engine shards, fuses, pads or repacks them is that engine's lowering.
 
+mod compressed;
+
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::format::{FormatName, MatmulFormat};
+pub use compressed::{CompressedAttention, Compression, ResidualLanes, Selection};
 
 /// A model checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +42,9 @@ pub struct ModelGraph {
     /// The quantisation method the checkpoint declares, in its own words (`mxfp4`, `modelopt`, `fp8`); absent when unquantised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantisation: Option<String>,
+    /// The lanes of the residual stream where it has several; absent for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual_lanes: Option<ResidualLanes>,
     /// The distinct layers, by name.
     pub blocks: IndexMap<String, LayerBlock>,
     /// The stack, bottom to top, as runs of repeated block cycles.
@@ -115,6 +121,8 @@ pub enum Attention {
     GroupedQuery(GroupedQueryAttention),
     /// Multi-head latent attention: all heads share one compressed key and value for each token.
     Latent(LatentAttention),
+    /// Attention to a window and to compressed earlier tokens.
+    Compressed(CompressedAttention),
 }
 
 /// Grouped-query attention; multi-head where `kv_heads == query_heads`.
@@ -227,6 +235,9 @@ pub struct MixtureOfExperts {
     /// Whether a 32-bit value per expert is added to the scores by which experts are picked, and to nothing else.
     #[serde(default, skip_serializing_if = "is_false")]
     pub selection_bias: bool,
+    /// Whether a table names the experts of each vocabulary entry, so that scores only weigh them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub picks_by_token: bool,
     /// How the experts are stored and multiplied.
     pub expert_format: MatmulFormat,
     /// How the router is stored and multiplied.

@@ -99,6 +99,9 @@ pub(crate) struct Family {
     pub(crate) states_routing: bool,
     /// Whether attention is multi-head latent attention; experts are then routed and stacked as [`super::latent`] reads it.
     pub(crate) latent: bool,
+    /// Whether attention is to a window and to compressed earlier tokens; everything but the common widths is then read by
+    /// [`super::compressed`].
+    pub(crate) compressed: bool,
     /// Where the text model stands inside a model of several inputs; absent where it is the whole.
     pub(crate) nested: Option<Nested>,
     /// Keys that only this architecture has and that leave its shape alone.
@@ -117,6 +120,7 @@ const DENSE: Family = Family {
     feed_forward: FeedForwardKind::Dense,
     states_routing: false,
     latent: false,
+    compressed: false,
     nested: None,
     other_model_types: &[],
     without_effect: &[],
@@ -144,6 +148,23 @@ const DEEPSEEK_V3: Family = Family {
         "routed_scaling_factor",
         "seq_aux",
     ],
+    ..DENSE
+};
+
+const DEEPSEEK_V4: Family = Family {
+    architecture: "DeepseekV4ForCausalLM",
+    model_type: "deepseek_v4",
+    attention_bias: AttentionBias::Never,
+    sinks: true,
+    feed_forward: FeedForwardKind::Experts {
+        count: "n_routed_experts",
+        width: "moe_intermediate_size",
+        module: "ffn",
+        projections: ["w1", "w3", "w2"],
+        mixed: false,
+    },
+    compressed: true,
+    without_effect: &["compress_rope_theta", "hc_eps", "norm_topk_prob", "routed_scaling_factor", "swiglu_limit"],
     ..DENSE
 };
 
@@ -242,6 +263,7 @@ const KIMI_K25: Family = Family {
 /// Every architecture, in the order of their names.
 pub(crate) const FAMILIES: &[Family] = &[
     DEEPSEEK_V3,
+    DEEPSEEK_V4,
     Family {
         architecture: "Gemma3ForCausalLM",
         model_type: "gemma3_text",

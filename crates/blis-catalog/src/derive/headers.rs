@@ -67,6 +67,9 @@ impl Headers {
         if self.is_empty() {
             return Ok(());
         }
+        if let Some((name, stored)) = self.tensors.first().filter(|_| family.compressed) {
+            return Err(stored.refuse(name, "the tensor names of this architecture are not known; leave the shards out".to_owned()));
+        }
         let expected = expected(graph, family);
         for (name, (dtype, shape)) in &expected {
             let Some(stored) = self.tensors.get(name) else {
@@ -151,6 +154,7 @@ impl Expected {
         match &block.attention {
             Attention::GroupedQuery(attention) => self.grouped_query(&format!("{prefix}.self_attn"), attention, hidden),
             Attention::Latent(attention) => self.latent(&format!("{prefix}.self_attn"), attention, hidden),
+            Attention::Compressed(_) => unreachable!("headers of such a family are refused"),
         }
         let around = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"];
         for norm in &around[..(block.norms as usize).min(around.len())] {

@@ -4,6 +4,7 @@ use blis_contracts::format::MatmulFormat;
 use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
 
 use super::DeriveError;
+use super::compressed::{self, Widths};
 use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule};
 use super::keys::Keys;
 use super::latent::{self, LatentShape};
@@ -102,6 +103,10 @@ fn whole_head(keys: &Keys<'_>, hidden: u64, query_heads: u32) -> Result<u32, Der
 
 /// Builds every layer, bottom to top.
 pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisation: &Quantisation) -> Result<Vec<LayerBlock>, DeriveError> {
+    if family.compressed {
+        let Shape { layers, query_heads, kv_heads, head_dim, .. } = *shape;
+        return compressed::build(keys, Widths { layers, query_heads, kv_heads, head_dim }, quantisation);
+    }
     let windows = windows(keys, family, shape.layers)?;
     let networks = Networks::read(keys, family)?;
     let mut layers = Vec::with_capacity(shape.layers as usize);
@@ -210,6 +215,7 @@ impl Networks {
                 bias: moe.stacked,
                 router_bias: moe.stacked,
                 selection_bias: moe.selection_bias,
+                picks_by_token: false,
                 expert_format,
                 router_format: same(&[&moe.router])?,
                 groups: moe.latent.and_then(|routing| routing.groups),

@@ -7,6 +7,7 @@
 //!
 //! Reading order: [`source`], this file, [`layers`], [`stack`], [`quantisation`], [`headers`].
 
+mod compressed;
 mod encoder;
 pub(crate) mod families;
 mod headers;
@@ -171,6 +172,7 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
 
     let shape = layers::Shape::read(keys, family)?;
     let layers = layers::build(keys, family, &shape, &quantisation)?;
+    let residual_lanes = if family.compressed { Some(compressed::lanes(keys)?) } else { None };
     let max_position_embeddings = max_positions(keys)?;
     let tied_embeddings = keys.flag("tie_word_embeddings")?.unwrap_or(family.tied_by_default);
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(family.without_effect).copied().collect();
@@ -192,6 +194,7 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
         output_projection: if tied_embeddings { plain.format_of("lm_head") } else { quantisation.format_of("lm_head") },
         kv_format: quantisation.kv_format,
         quantisation: quantisation.method.clone(),
+        residual_lanes,
         blocks,
         stack,
         encoders,

@@ -45,6 +45,11 @@ impl Quantisation {
         }
     }
 
+    /// How modules that no method converts are stored and multiplied.
+    pub(crate) const fn plain(&self) -> MatmulFormat {
+        self.plain
+    }
+
     /// How the weights of a linear module are stored and multiplied.
     pub(crate) fn format_of(&self, module: &str) -> MatmulFormat {
         let name = format!("{}{module}", self.modules);
@@ -146,6 +151,10 @@ fn read_fp8(keys: &Keys<'_>, dtype: FormatName) -> Result<Quantisation, DeriveEr
     match keys.text("fmt")? {
         None | Some("e4m3" | "float8_e4m3fn") => {}
         Some(other) => return Err(keys.wrong("fmt", &Tree::Text(other.to_owned()), "e4m3")),
+    }
+    match keys.text("scale_fmt")? {
+        None | Some("ue8m0") => {}
+        Some(other) => return Err(keys.wrong("scale_fmt", &Tree::Text(other.to_owned()), "ue8m0")),
     }
     let mut excluded = patterns(keys, "modules_to_not_convert")?;
     excluded.extend(patterns(keys, "ignored_layers")?);

@@ -26,19 +26,29 @@ pub(crate) fn compress(layers: Vec<LayerBlock>) -> (IndexMap<String, LayerBlock>
 fn names(blocks: &[LayerBlock]) -> Vec<String> {
     let windowed = |block: &LayerBlock| match &block.attention {
         Attention::GroupedQuery(attention) => attention.window.is_some(),
-        Attention::Latent(_) => false,
+        Attention::Latent(_) | Attention::Compressed(_) => false,
+    };
+    let compression = |block: &LayerBlock| match &block.attention {
+        Attention::Compressed(attention) => Some(attention.compression.as_ref().map_or(0, |compression| compression.ratio)),
+        Attention::GroupedQuery(_) | Attention::Latent(_) => None,
     };
     let sparse = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
     let differ = |property: &dyn Fn(&LayerBlock) -> bool| blocks.iter().any(property) && !blocks.iter().all(property);
-    let (by_window, by_network) = (differ(&windowed), differ(&sparse));
+    let looked_up = |block: &LayerBlock| matches!(&block.feed_forward, FeedForward::MixtureOfExperts(moe) if moe.picks_by_token);
+    let (by_window, by_network, by_picking) = (differ(&windowed), differ(&sparse), differ(&looked_up));
     let mut names: Vec<String> = Vec::new();
     for block in blocks {
         let mut parts = Vec::new();
         if by_window {
             parts.push(if windowed(block) { "sliding" } else { "full" });
         }
+        let ratio = compression(block).map(|ratio| if ratio == 0 { "window".to_owned() } else { format!("compressed-{ratio}") });
+        parts.extend(ratio.as_deref());
         if by_network {
             parts.push(if sparse(block) { "moe" } else { "dense" });
+        }
+        if by_picking && looked_up(block) {
+            parts.push("by-token");
         }
         let stem = if parts.is_empty() { "layer".to_owned() } else { parts.join("-") };
         let taken = |name: &String| names.contains(name);

@@ -55,6 +55,7 @@ fn grouped_query(block: &LayerBlock) -> &GroupedQueryAttention {
     match &block.attention {
         Attention::GroupedQuery(attention) => attention,
         Attention::Latent(attention) => panic!("{attention:?} is not grouped-query attention"),
+        Attention::Compressed(attention) => panic!("{attention:?} is not grouped-query attention"),
     }
 }
 

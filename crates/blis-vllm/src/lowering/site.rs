@@ -153,6 +153,6 @@ impl<'a> Site<'a> {
 pub(super) fn attention_of(block: &LayerBlock) -> &GroupedQueryAttention {
     match &block.attention {
         Attention::GroupedQuery(attention) => attention,
-        Attention::Latent(_) => unreachable!("refused when the configuration was resolved"),
+        Attention::Latent(_) | Attention::Compressed(_) => unreachable!("refused when the configuration was resolved"),
     }
 }

@@ -74,6 +74,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         output_projection: PLAIN,
         kv_format: None,
         quantisation: None,
+        residual_lanes: None,
         blocks,
         stack: (0..count("num_hidden_layers")?).map(run).collect(),
         encoders: Vec::new(),

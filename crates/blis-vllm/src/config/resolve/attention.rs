@@ -45,6 +45,9 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
     if machine.model.blocks.values().any(|block| matches!(block.attention, Attention::Latent(_))) {
         return Err(ConfigError::Refused("multi-head latent attention is not modelled".to_owned()));
     }
+    if machine.model.blocks.values().any(|block| matches!(block.attention, Attention::Compressed(_))) {
+        return Err(ConfigError::Refused("attention to compressed tokens is not modelled".to_owned()));
+    }
     let mut chosen: Option<(AttentionBackend, Need)> = None;
     for need in attentions(machine.model).map(need) {
         let backend = choose(stated, need)?;

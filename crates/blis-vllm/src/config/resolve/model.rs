@@ -151,7 +151,7 @@ pub(super) const GPT_OSS: &str = "GptOssForCausalLM";
 pub(super) fn attentions(model: &ModelGraph) -> impl Iterator<Item = &blis_contracts::model::GroupedQueryAttention> {
     model.blocks.values().filter_map(|block| match &block.attention {
         Attention::GroupedQuery(attention) => Some(attention),
-        Attention::Latent(_) => None,
+        Attention::Latent(_) | Attention::Compressed(_) => None,
     })
 }
 
@@ -161,6 +161,7 @@ fn stores(model: &ModelGraph, format: FormatName) -> bool {
         let attention = match &block.attention {
             Attention::GroupedQuery(attention) => attention.qkv_format.weights,
             Attention::Latent(attention) => attention.query_format.weights,
+            Attention::Compressed(attention) => attention.query_format.weights,
         };
         let feed_forward = match &block.feed_forward {
             FeedForward::Dense(dense) => dense.up_format.weights,
