@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::data::{DataFile, Refused, combined_hash, content_hash, read_tree};
 use crate::entry::ModelEntry;
 use crate::patterns::{GRAPH, HARDWARE, MODELS, PATTERNS};
+use crate::write::write_graph;
 use crate::{embedded, validate};
 
 #[cfg(test)]
@@ -130,6 +131,16 @@ impl Catalog {
         let mut catalog = Self { source, files, names: BTreeMap::new(), content_hash, overlay_hashes, read: Mutex::default() };
         catalog.names = catalog.check_whole()?;
         Ok(catalog)
+    }
+
+    /// The same catalog with one more model, which replaces the model of its name; an overlay that was never written down.
+    pub fn with_model(mut self, graph: &ModelGraph) -> Result<Self, CatalogError> {
+        let added = vec![(format!("{MODELS}/{}/{GRAPH}", graph.name), write_graph(graph))];
+        self.overlay_hashes.push(hash_of(&added));
+        self.files.retain(|path, _| identity(path) != identity(&added[0].0));
+        self.files.extend(owned(added));
+        self.names = self.check_whole()?;
+        Ok(self)
     }
 
     /// Parses and validates every file; the names of all models.

@@ -66,6 +66,9 @@ pub struct Inputs {
     pub catalog_sha256: String,
     /// Content hash of the coefficient registry in use.
     pub registry_sha256: String,
+    /// Content hashes of the overlays on either, in the order applied; the two hashes above count them in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlays_sha256: Vec<String>,
 }
 
 /// Whether a run used the data it was released with.

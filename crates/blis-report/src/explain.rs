@@ -120,13 +120,6 @@ pub struct PriceRow {
 
 /// One step's price by primitive, kernels first by their order in the plan, then the host.
 pub fn price(rows: &[PriceRow], estimate: &StepEstimate) -> String {
-    let device: f64 = rows.iter().filter(|row| row.kernel.is_some()).map(|row| row.ns).sum();
-    let mut grid = Grid::new(&["primitive", "kernel", ">calls", ">time", ">share", "trust", "entry"]);
-    for row in rows {
-        let part = if row.kernel.is_some() && device > 0.0 { share(row.ns / device) } else { String::new() };
-        let kernel = row.kernel.as_deref().unwrap_or("(host)");
-        grid.row([&row.subject, kernel, &count(row.calls), &nanoseconds(row.ns), &part, &trust(row), &row.entry]);
-    }
     let mut total = Grid::headless(&["", ">"]);
     for (name, ns) in [
         ("host before the launch", estimate.before_ns),
@@ -136,7 +129,19 @@ pub fn price(rows: &[PriceRow], estimate: &StepEstimate) -> String {
     ] {
         total.row([name, &nanoseconds(ns)]);
     }
-    grid.print() + "\n" + &total.print()
+    lines(rows) + "\n" + &total.print()
+}
+
+/// The lines of a price, each kernel's with its share of the accelerator's time.
+pub fn lines(rows: &[PriceRow]) -> String {
+    let device: f64 = rows.iter().filter(|row| row.kernel.is_some()).map(|row| row.ns).sum();
+    let mut grid = Grid::new(&["primitive", "kernel", ">calls", ">time", ">share", "trust", "entry"]);
+    for row in rows {
+        let part = if row.kernel.is_some() && device > 0.0 { share(row.ns / device) } else { String::new() };
+        let kernel = row.kernel.as_deref().unwrap_or("(host)");
+        grid.row([&row.subject, kernel, &count(row.calls), &nanoseconds(row.ns), &part, &trust(row), &row.entry]);
+    }
+    grid.print()
 }
 
 /// The rank of a price, and why it is below its entry's own.

@@ -3,7 +3,7 @@
 //! Clients send requests through the front end to an engine; tokens come back the same way. The simulator owns time and nothing
 //! else: arrivals are the workload's, decisions the engine's, prices the cost model's.
 //!
-//! Reading order: `run` is the way in; `prepare` builds the engine; `simulation` is the loop, `front_end` and `live` are what it passes
+//! Reading order: `run` is the way in, `support` the way to ask without a workload; `prepare` builds the engine; `simulation` is the loop, `front_end` and `live` are what it passes
 //! through; `tally` turns records into samples, `objectives` judges them, `figures` and `result` into what a reader sees.
 
 mod calendar;
@@ -17,6 +17,7 @@ mod prepare;
 mod result;
 mod run;
 mod simulation;
+mod support;
 mod tally;
 mod world;
 
@@ -25,5 +26,6 @@ pub use front_end::FrontEndCosts;
 pub use prepare::{Prepared, RunError, launch_line, prepare};
 pub use run::{Origin, Run, RunStatistics, run};
 pub use simulation::{Frame, Observer, Outcome, Progress, Simulation, SimulationError, Statistics};
+pub use support::{Question, Supported, support};
 pub use tally::Tally;
-pub use world::{World, WorldError};
+pub use world::{Tree, World, WorldError};

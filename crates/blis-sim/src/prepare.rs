@@ -5,6 +5,7 @@ use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::scenario::{EngineChoice, Pool, Scenario};
+use blis_contracts::step::{PrefillRow, RankStep, StepShape};
 use blis_contracts::strict::{Problem, did_you_mean};
 use blis_kernel::{CostModel, PricedEnvironment, RoutingBalance};
 use blis_vllm::config::{ConfigError, Launch, Place, Stated, read};
@@ -73,6 +74,20 @@ impl Prepared {
     /// The plan the engine runs.
     pub fn plan(&self) -> &PoolPlan {
         blis_contracts::engine::Engine::plan(&self.engine)
+    }
+
+    /// A step of these requests as the engine launches it: its own rule gives padding and launch mode.
+    ///
+    /// `decode` has the tokens cached for each request that generates one.
+    pub fn launched(&self, decode: &[u32], prefill: &[PrefillRow]) -> StepShape {
+        let mut rank = RankStep { decode: decode.to_vec(), prefill: prefill.to_vec(), ..RankStep::default() };
+        let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let requests = count(rank.requests() as u64);
+        let dispatch = self.engine.graphs().dispatch(count(rank.tokens()), requests, rank.prefill.is_empty());
+        rank.sampled = requests;
+        rank.launch = dispatch.launch;
+        rank.padded_tokens = dispatch.padded_tokens;
+        StepShape { ranks: vec![rank], stage: 0 }
     }
 
     /// The settings in force.

@@ -78,6 +78,7 @@ fn inputs(scenario: &Scenario, origin: &Origin, world: &World) -> Inputs {
         data: world.origin(),
         catalog_sha256: world.catalog.combined_hash(),
         registry_sha256: world.registry.combined_hash(),
+        overlays_sha256: world.catalog.overlay_hashes().iter().chain(world.registry.overlay_hashes()).cloned().collect(),
     }
 }
 

@@ -5,11 +5,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use blis_contracts::step::{PrefillRow, RankStep};
+use blis_contracts::step::{PrefillRow, StepShape};
 use blis_contracts::strict::did_you_mean;
 use blis_report::quantity::count;
+use blis_sim::Prepared;
 use blis_vllm::config::Setting;
-use blis_vllm::cudagraph::CudaGraphs;
 use blis_vllm::sched::scheduler::SchedulerConfig;
 
 /// The most requests one part may state, and the most tokens of a request.
@@ -24,16 +24,9 @@ pub(crate) struct StepText {
 }
 
 impl StepText {
-    /// The step as an engine with these graphs launches it.
-    pub(crate) fn rank(&self, graphs: &CudaGraphs) -> RankStep {
-        let mut rank = RankStep { decode: self.decode.clone(), prefill: self.prefill.clone(), ..RankStep::default() };
-        let count = |n: u64| u32::try_from(n).expect("a step that was read holds less than a billion tokens");
-        let requests = count(rank.requests() as u64);
-        let dispatch = graphs.dispatch(count(rank.tokens()), requests, rank.prefill.is_empty());
-        rank.sampled = requests;
-        rank.launch = dispatch.launch;
-        rank.padded_tokens = dispatch.padded_tokens;
-        rank
+    /// The step as this engine launches it.
+    pub(crate) fn launched(&self, prepared: &Prepared) -> StepShape {
+        prepared.launched(&self.decode, &self.prefill)
     }
 
     /// Why an engine with this scheduler never forms the step; none where it may.

@@ -59,6 +59,7 @@ fn example(unfinished: u64) -> RunResult {
             data: DataOrigin::Released,
             catalog_sha256: "123456789abcdef0".repeat(4),
             registry_sha256: "23456789abcdef01".repeat(4),
+            overlays_sha256: Vec::new(),
         },
         versions: Versions { blis: "0.0.0".to_owned(), engine: "engine 1.2.3".to_owned(), generator: "chacha12".to_owned() },
         frame: FrameRecord { start: "empty".to_owned(), stop: "2000 requests".to_owned(), window_start_s: 0.5, window_end_s: 250.75 },

@@ -1,7 +1,7 @@
 //! `blis explain`: what stands behind a run before simulated time starts.
 
 use blis_contracts::environment::Environment;
-use blis_contracts::step::{StepEstimate, StepShape};
+use blis_contracts::step::StepEstimate;
 use blis_kernel::PriceLine;
 use blis_report::explain::{self, PriceRow};
 use blis_report::grid::Grid;
@@ -71,14 +71,15 @@ fn kv(prepared: &Prepared) -> String {
 }
 
 fn price(prepared: &mut Prepared, step: &StepText) -> (Vec<PriceRow>, StepEstimate) {
-    let shape = StepShape { ranks: vec![step.rank(prepared.engine.graphs())], stage: 0 };
+    let shape = step.launched(prepared);
     let plan = prepared.engine.plan_id();
     let estimate = prepared.environment.price(plan, &shape);
     let lines = prepared.environment.plan(plan).explain(&shape);
     (lines.into_iter().map(row).collect(), estimate)
 }
 
-fn row(line: PriceLine) -> PriceRow {
+/// A line of a price as the table shows it.
+pub(super) fn row(line: PriceLine) -> PriceRow {
     PriceRow {
         subject: line.primitive.as_str().to_owned(),
         kernel: line.kernel,

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod compare;
+mod completions;
 mod dashboard;
 mod explain;
 mod fields;
@@ -11,6 +12,7 @@ mod report;
 mod run;
 mod schema;
 mod score;
+mod support;
 mod validate;
 mod version;
 
@@ -35,6 +37,10 @@ pub(crate) enum Command {
     Report(report::Args),
     /// Check a scenario without running it, and say everything that is wrong with it
     Validate(validate::Args),
+    /// Tell which models run on which chips, by which kernels, and how far the prices can be trusted
+    Support(support::Args),
+    /// Tell the same of a checkpoint of your own
+    Onboard(support::OnboardArgs),
     /// Show the published facts that runs use, or derive a model's graph
     Catalog(catalog::Args),
     /// List an engine's settings and what the port does with each
@@ -51,6 +57,8 @@ pub(crate) enum Command {
     Schema(schema::Args),
     /// Print the version, the engine releases that are modelled and the hashes of the data
     Version(version::Args),
+    /// Print a shell's completion script
+    Completions(completions::Args),
 }
 
 impl Command {
@@ -61,6 +69,8 @@ impl Command {
             Self::Explain(args) => explain::run(&args),
             Self::Report(args) => report::run(&args),
             Self::Validate(args) => validate::run(&args),
+            Self::Support(args) => support::run(&args),
+            Self::Onboard(args) => support::onboard(&args),
             Self::Catalog(args) => catalog::run(&args),
             Self::Fields(args) => fields::run(&args),
             Self::Score(args) => score::run(&args),
@@ -69,6 +79,7 @@ impl Command {
             Self::Metrics => metrics::run(),
             Self::Schema(args) => schema::run(&args),
             Self::Version(args) => version::run(&args),
+            Self::Completions(args) => completions::run::<crate::Arguments>(&args),
         }
     }
 }

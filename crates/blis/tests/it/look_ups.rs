@@ -88,3 +88,40 @@ fn a_step_that_the_engine_never_forms_is_priced_and_said_to_be_one() {
     assert!(said("prefill=8193@0").contains(&format!("{never}8,193 tokens, and max_num_scheduled_tokens is 8,192.")));
     assert!(said("decode=1@4096").contains(&format!("{never}4,097 tokens in one request, and max_model_len is 4,096.")));
 }
+
+#[test]
+fn support_says_where_a_model_starts_and_by_which_kernels() {
+    let matrix = stdout("support_row", &["support", "qwen3-8b", "--tp", "1"]);
+    let row = matrix.lines().find(|line| line.starts_with("qwen3-8b ")).unwrap();
+    assert_eq!(row.matches("tp1 ").count(), 9, "one cell for each chip: {matrix}");
+    let one = stdout("support_one", &["support", "openai/gpt-oss-120b", "h100"]);
+    for needle in ["gpt-oss-120b on h100", "tp8", "moe.experts", "attention.prefill", "Sixteen requests"] {
+        assert!(one.contains(needle), "{needle}: {one}");
+    }
+    let flags = stdout("support_flags", &["support", "gpt-oss-120b", "h100", "--tp", "2", "--flags", "--moe-backend marlin"]);
+    assert!(flags.contains("marlin/moe") && !one.contains("marlin/moe"), "{flags}");
+    let never = stdout("support_never", &["support", "llama-3.1-405b-instruct", "l40s", "--tp", "8"]);
+    assert!(never.contains("CUDA out of memory"), "{never}");
+    assert!(refusal("support_unknown", &["support", "gpt-oss-12b"]).contains("did you mean `gpt-oss-120b`?"));
+    assert!(refusal("support_chip", &["support", "qwen3-8b", "h10"]).contains("did you mean `h100`?"));
+}
+
+#[test]
+fn a_checkpoint_of_ones_own_is_onboarded_without_a_catalog_entry() {
+    let bench = Bench::new("onboard", CHAT);
+    let vendor = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/models/qwen3-8b/config.json");
+    bench.write("my-model/config.json", &std::fs::read(vendor).unwrap());
+    let output = bench.blis(&["onboard", "my-model", "h100", "--tp", "1"]);
+    assert!(output.status.success(), "{}", show(&output));
+    let own = String::from_utf8(output.stdout).unwrap();
+    let catalogued = stdout("onboard_known", &["support", "qwen3-8b", "h100", "--tp", "1"]);
+    assert_eq!(own.replace("my-model", "qwen3-8b"), catalogued, "the same checkpoint under another name");
+    assert!(refusal("onboard_nothing", &["onboard", "nowhere"]).contains("config.json: cannot be read"));
+}
+
+#[test]
+fn each_shell_gets_a_completion_script() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(stdout("completions", &["completions", shell]).contains("blis"), "{shell}");
+    }
+}

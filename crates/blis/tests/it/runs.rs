@@ -242,3 +242,47 @@ fn a_condition_may_name_a_class_and_is_refused_where_the_scenario_cannot_answer_
     assert_eq!(output.status.code(), Some(2));
     assert!(show(&output).contains("a run gives cost_per_million_tokens only where its scenario states `cost`"), "{}", show(&output));
 }
+
+/// The sampler of one chip, at a thousand times its price.
+const SLOW_SAMPLER: &str = "\
+kind: CoefficientSet
+chip: h100
+family: sampling
+script: fitting/sampling.py
+entries:
+  - name: sampler
+    primitive: sampling
+    method: assumed
+    form: sampling
+    coefficients:
+      floor: {value: 20000, unit: us, interval: [10, 40000]}
+      bytes_per_logit: {value: 14, unit: bytes, interval: [10, 34]}
+      memory_efficiency: {value: 0.7, unit: ratio, interval: [0.5, 0.9]}
+    range: {}
+    boundary: {clock: device, launch: graph}
+    reason: \"an overlay of a test\"
+";
+
+#[test]
+fn an_overlay_changes_what_it_names_and_stands_in_the_result() {
+    let bench = Bench::new("overlays", CHAT);
+    bench.write("slow/h100/sampling.yaml", SLOW_SAMPLER.as_bytes());
+    let (plain, slow) = (bench.result(&[]), bench.result(&["--registry-overlay", "slow"]));
+    assert!(plain["inputs"].get("overlays_sha256").is_none());
+    assert_eq!(slow["inputs"]["overlays_sha256"].as_array().unwrap().len(), 1);
+    assert_eq!(slow["inputs"]["data"], "experimental");
+    assert_ne!(plain["inputs"]["registry_sha256"], slow["inputs"]["registry_sha256"]);
+    let sampling = |result: &serde_json::Value| result["prices"]["by_primitive"]["sampling"].as_f64().unwrap();
+    assert!(sampling(&slow) > 0.5 && sampling(&plain) < 0.1, "{} {}", sampling(&slow), sampling(&plain));
+
+    bench.write("broken/h100/sampling.yaml", SLOW_SAMPLER.replace("value: 20000", "value: -1").as_bytes());
+    let output = bench.blis(&["run", "scenario.yaml", "--registry-overlay", "broken"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(show(&output).contains("broken/h100/sampling.yaml"), "{}", show(&output));
+
+    let model = format!("{ROOT}/catalog/models/qwen3-8b/graph.yaml");
+    let renamed = std::fs::read_to_string(model).unwrap().replace("Qwen/Qwen3-8B", "me/Mine").replace("qwen3-8b", "mine");
+    bench.write("mine/models/mine/graph.yaml", renamed.as_bytes());
+    let run = ["--catalog-overlay", "mine", "--set", "model=mine", "--set", "pools[serve].command=\"vllm serve me/Mine\""];
+    assert_eq!(bench.result(&run)["inputs"]["overlays_sha256"].as_array().unwrap().len(), 1);
+}

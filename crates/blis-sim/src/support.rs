@@ -1,0 +1,118 @@
+//! Whether a model runs on a chip, and how far its prices can be trusted there, without a workload.
+//!
+//! The engine is built from a launch line with nothing but the layout and what the user adds, as a run would build it, and two
+//! reference steps are priced: sixteen requests that generate over a thousand tokens, and one prompt of 1,024. Left out: whether a
+//! deployment is fast enough, which a run answers.
+
+use blis_contracts::provenance::Method;
+use blis_contracts::scenario::{
+    BenchmarkClient, Cluster, EngineChoice, Frame, Inferencex, Measure, Pool, Role, Scenario, ScenarioKind, SingleGroup, StartState, Stop,
+    Workload,
+};
+use blis_contracts::step::PrefillRow;
+use blis_kernel::PriceLine;
+use indexmap::IndexMap;
+
+use crate::prepare::{Prepared, prepare};
+use crate::world::World;
+
+/// Requests of the reference decode step, and the tokens each has cached.
+const DECODE: (usize, u32) = (16, 1000);
+
+/// The reference prompt.
+const PROMPT: PrefillRow = PrefillRow { query: 1024, context: 0 };
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The model, by catalog name or checkpoint.
+    pub model: &'a str,
+    /// The chip, by catalog name.
+    pub chip: &'a str,
+    /// Ranks that share each matrix.
+    pub tensor: u32,
+    /// What else the launch line states, as the user would type it.
+    pub flags: &'a str,
+}
+
+/// The answer where the engine starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Supported {
+    /// Tokens the KV pool holds.
+    pub kv_tokens: u64,
+    /// Requests of the longest context that it holds at once.
+    pub longest_requests: f64,
+    /// The price of the reference decode step, line by line.
+    pub decode: Vec<PriceLine>,
+    /// The price of the reference prompt, line by line.
+    pub prefill: Vec<PriceLine>,
+}
+
+impl Supported {
+    /// Share of the accelerator's time in both reference steps whose rank of trust is `transferred` or better.
+    pub fn trusted(&self) -> f64 {
+        let share = |lines: &[PriceLine]| {
+            let time = |worst: Method| -> f64 {
+                lines
+                    .iter()
+                    .filter(|line| line.on_device && (line.rank <= worst || line.rank == Method::NotCharged))
+                    .map(|line| line.ns)
+                    .sum()
+            };
+            let whole = time(Method::NotCharged);
+            if whole > 0.0 { time(Method::Transferred) / whole } else { 0.0 }
+        };
+        f64::midpoint(share(&self.decode), share(&self.prefill))
+    }
+}
+
+/// The answer, or why the engine does not start.
+pub fn support(question: Question<'_>, world: &World) -> Result<Supported, String> {
+    let mut prepared = prepare(&scenario(question, world)?, world).map_err(|error| error.to_string())?;
+    let decode = price(&mut prepared, &vec![DECODE.1; DECODE.0], &[]);
+    let prefill = price(&mut prepared, &[], &[PROMPT]);
+    Ok(Supported { kv_tokens: prepared.kv.capacity_tokens, longest_requests: prepared.kv.max_concurrency, decode, prefill })
+}
+
+fn price(prepared: &mut Prepared, decode: &[u32], prefill: &[PrefillRow]) -> Vec<PriceLine> {
+    let shape = prepared.launched(decode, prefill);
+    prepared.environment.plan(prepared.engine.plan_id()).explain(&shape)
+}
+
+/// A deployment of one replica on one node; its workload is never sent.
+fn scenario(question: Question<'_>, world: &World) -> Result<Scenario, String> {
+    let graph = world.catalog.model(question.model).map_err(|error| error.to_string())?;
+    let checkpoint = graph.aliases.first().unwrap_or(&graph.name);
+    let command = format!("vllm serve {checkpoint} --tensor-parallel-size {} {}", question.tensor, question.flags);
+    Ok(Scenario {
+        kind: ScenarioKind::Scenario,
+        name: format!("{} on {}", graph.name, question.chip),
+        seed: 0,
+        model: graph.name,
+        engine: EngineChoice { kind: blis_vllm::KIND.to_owned(), version: None, written_for: None },
+        cluster: Cluster::Single(SingleGroup { hardware: question.chip.to_owned(), nodes: 1, gpus_per_node: None }),
+        pools: vec![Pool {
+            name: "serve".to_owned(),
+            role: Role::Both,
+            on: None,
+            replicas: 1,
+            command: Some(command),
+            args: None,
+            env: IndexMap::new(),
+            model: None,
+            engine: None,
+        }],
+        workload: Workload::Benchmark(BenchmarkClient::Inferencex(Inferencex {
+            isl: 1,
+            osl: 1,
+            concurrency: 1,
+            range_ratio: 1.0,
+            seed: 0,
+            warmup: 0,
+            num_prompts: None,
+        })),
+        frame: Frame { start: StartState::Empty, stop: Stop { requests: Some(1), horizon_s: None }, measure: Measure::default() },
+        objectives: IndexMap::new(),
+        cost: None,
+    })
+}
