@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::workspace::{Outcome, Workspace};
 
 /// The most third-party packages Cargo.lock may hold. Lower it when a dependency goes; raising it needs a reason in the commit.
-const THIRD_PARTY_MAX: usize = 95;
+const THIRD_PARTY_MAX: usize = 96;
 
 /// Counts the packages of Cargo.lock that come from a registry.
 pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
