@@ -1,8 +1,8 @@
 //! Parameter counts of a model graph: elements of its tensors, scales left out, and their agreement with what a publisher prints.
 
 use blis_contracts::model::{
-    Attention, CompressedAttention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, ModelGraph,
-    ParameterCount, PublishedCount, ResidualLanes, UncountedPart,
+    Attention, BlockIndexer, CompressedAttention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock,
+    ModelGraph, ParameterCount, PublishedCount, ResidualLanes, UncountedPart,
 };
 
 /// Parameters of one layer.
@@ -66,7 +66,14 @@ fn grouped_query(attention: &GroupedQueryAttention, hidden: u64) -> u64 {
     total += if attention.output_bias { hidden } else { 0 };
     total += if attention.sinks { query_heads } else { 0 };
     let (query_norm, key_norm) = attention.qk_norm_widths();
+    total += attention.indexer.as_ref().map_or(0, |indexer| index_parameters(indexer, hidden));
     total + query_norm + key_norm
+}
+
+/// Parameters of an indexer: its queries' projection, its one key's, and a norm over a head of either.
+fn index_parameters(indexer: &BlockIndexer, hidden: u64) -> u64 {
+    let head_dim = u64::from(indexer.head_dim);
+    (u64::from(indexer.query_heads) + 1) * head_dim * hidden + 2 * head_dim
 }
 
 /// Both latent vectors have a norm.

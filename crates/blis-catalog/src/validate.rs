@@ -165,6 +165,13 @@ fn grouped_query(attention: &GroupedQueryAttention, check: &mut impl FnMut(&str,
     );
     check("attention.grouped_query.head_dim", attention.head_dim > 0, "0 is not a positive width".to_owned());
     check("attention.grouped_query.window", attention.window != Some(0), "0 is not a positive window".to_owned());
+    if let Some(indexer) = &attention.indexer {
+        let path = "attention.grouped_query.indexer";
+        let positive = indexer.query_heads > 0 && indexer.head_dim > 0 && indexer.block_tokens > 0;
+        check(path, positive, "0 is not a positive number of heads, elements or tokens".to_owned());
+        let (picked, fixed) = (indexer.top_k, indexer.first_blocks.saturating_add(indexer.last_blocks));
+        check(&format!("{path}.top_k"), picked > 0 && picked >= fixed, format!("{picked} blocks do not hold the {fixed} always seen"));
+    }
 }
 
 fn compressed(attention: &CompressedAttention, check: &mut impl FnMut(&str, bool, String)) {

@@ -153,7 +153,10 @@ pub struct GroupedQueryAttention {
     pub qkv_bias: bool,
     /// A bias on the output projection.
     pub output_bias: bool,
-    /// How the query, key and value projections are stored and multiplied.
+    /// What picks the blocks of the context that a query sees; absent where it sees all of the context, or a window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indexer: Option<BlockIndexer>,
+    /// How the query, key and value projections are stored and multiplied; an indexer's are stored alike.
     pub qkv_format: MatmulFormat,
     /// How the output projection is stored and multiplied.
     pub output_format: MatmulFormat,
@@ -187,6 +190,26 @@ pub struct LatentAttention {
     pub kv_format: MatmulFormat,
     /// How the output projection is stored and multiplied.
     pub output_format: MatmulFormat,
+}
+
+/// An indexer: a small attention of its own that scores the blocks of the context, of which each key head's queries see the best.
+///
+/// Its queries have several heads, its keys one. Each of its heads is normed and turned as the attention's own are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BlockIndexer {
+    /// Query heads of the whole layer.
+    pub query_heads: u32,
+    /// Elements of one head.
+    pub head_dim: u32,
+    /// Tokens of a block of the context.
+    pub block_tokens: u32,
+    /// Blocks a query sees, those it always sees included.
+    pub top_k: u32,
+    /// Blocks at the beginning of the context that a query always sees.
+    pub first_blocks: u32,
+    /// Blocks at the end of the context, its own included, that a query always sees.
+    pub last_blocks: u32,
 }
 
 /// A feed-forward part.
@@ -328,6 +351,13 @@ impl LatentAttention {
     /// Elements that have to be remembered for each token: the latent vector and the shared rotated key.
     pub fn cached(&self) -> u32 {
         self.kv_rank + self.rotary_dim
+    }
+}
+
+impl BlockIndexer {
+    /// Tokens a query sees at most.
+    pub const fn visible_tokens(&self) -> u32 {
+        self.top_k * self.block_tokens
     }
 }
 

@@ -1,4 +1,5 @@
-//! Encoders of images that stand beside a text model, by their parameters. Known: Moonshot's `MoonViT` of three dimensions.
+//! Encoders of images that stand beside a text model, by their parameters. Known: Moonshot's `MoonViT` of three dimensions, and
+//! `MiniMax`'s tower over patches of two frames.
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{Encoder, EncoderPart};
@@ -49,5 +50,56 @@ pub(super) fn moon_vit(keys: &Keys<'_>, dtype: FormatName) -> Result<Vec<Encoder
     Ok(vec![
         Encoder { part: EncoderPart::Tower, parameters: tower, format: dtype },
         Encoder { part: EncoderPart::Projector, parameters: projector, format: dtype },
+    ])
+}
+
+/// Keys of that tower's `vision_config` that leave the tensors' shapes alone.
+const MINIMAX_WITHOUT_EFFECT: &[&str] = &[
+    "attention_dropout",
+    "hidden_act",
+    "image_size",
+    "initializer_factor",
+    "initializer_range",
+    "layer_norm_eps",
+    "model_type",
+    "num_attention_heads",
+    "position_embedding_type",
+    "rope_mode",
+    "rope_theta",
+    "vision_segment_max_frames",
+    "vocab_size",
+];
+
+/// The tower, the projector and the merger of patches: patches without bias, a norm, layers of full attention with biases
+/// throughout; then two matrices with biases to the text's width, and two more over merged patches.
+/// upstream: vllm `models/minimax_m3/common/vision_tower.py::MiniMaxVLVisionModel`
+pub(super) fn minimax_vl(keys: &Keys<'_>, whole: &Keys<'_>, dtype: FormatName) -> Result<Vec<Encoder>, DeriveError> {
+    let number = |key| keys.required(key, keys.natural(key)?);
+    let (width, inner, layers) = (number("hidden_size")?, number("intermediate_size")?, number("num_hidden_layers")?);
+    let (channels, patch, text) = (number("num_channels")?, number("patch_size")?, number("projection_dim")?);
+    let compression = keys.required("img_token_compression_config", keys.any("img_token_compression_config"))?;
+    let inside = |key: &str| compression.get(key).and_then(Tree::as_natural);
+    let (Some(merge), Some(frames)) = (inside("spatial_merge_size"), inside("temporal_patch_size")) else {
+        return Err(keys.wrong(
+            "img_token_compression_config",
+            compression,
+            "spatial_merge_size and temporal_patch_size, positive integers",
+        ));
+    };
+    if whole.flag("multimodal_projector_bias")? == Some(false) {
+        return Err(whole.wrong("multimodal_projector_bias", &Tree::Flag(false), "true, as a projector without biases is not understood"));
+    }
+    let middle = whole.natural("projector_hidden_size")?.unwrap_or(text);
+    keys.refuse_others(MINIMAX_WITHOUT_EFFECT)?;
+
+    let matrix = |columns: u64, rows: u64| columns * rows + rows;
+    let norm = 2 * width;
+    let layer = matrix(width, 3 * width) + matrix(width, width) + matrix(width, inner) + matrix(inner, width) + 2 * norm;
+    let tower = channels * frames * patch * patch * width + norm + layers * layer;
+    let projector = matrix(width, middle) + matrix(middle, text);
+    let merger = matrix(text * merge * merge, middle) + matrix(middle, text);
+    Ok(vec![
+        Encoder { part: EncoderPart::Tower, parameters: tower, format: dtype },
+        Encoder { part: EncoderPart::Projector, parameters: projector + merger, format: dtype },
     ])
 }

@@ -62,6 +62,15 @@ pub(crate) enum FeedForwardKind {
     StackedExperts,
 }
 
+/// The encoders that are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EncoderKind {
+    /// Moonshot's, of three dimensions.
+    MoonVit,
+    /// `MiniMax`'s, whose patches span two frames.
+    MiniMaxVl,
+}
+
 /// A text model inside a model of several inputs: its configuration is the object `text_config`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nested {
@@ -69,6 +78,8 @@ pub(crate) struct Nested {
     pub(crate) architecture: &'static str,
     /// What the names of its modules start with.
     pub(crate) modules: &'static str,
+    /// The encoder beside it.
+    pub(crate) encoder: EncoderKind,
     /// Keys of the whole that leave the shape alone.
     pub(crate) without_effect: &'static [&'static str],
 }
@@ -102,6 +113,9 @@ pub(crate) struct Family {
     /// Whether attention is to a window and to compressed earlier tokens; everything but the common widths is then read by
     /// [`super::compressed`].
     pub(crate) compressed: bool,
+    /// Whether the configuration states of each layer whether an indexer picks what its queries see and whether its network is a
+    /// mixture, which then has shared experts (`sparse_attention_config`, `moe_layer_freq`, `n_shared_experts`).
+    pub(crate) states_layers: bool,
     /// Where the text model stands inside a model of several inputs; absent where it is the whole.
     pub(crate) nested: Option<Nested>,
     /// Keys that only this architecture has and that leave its shape alone.
@@ -121,6 +135,7 @@ const DENSE: Family = Family {
     states_routing: false,
     latent: false,
     compressed: false,
+    states_layers: false,
     nested: None,
     other_model_types: &[],
     without_effect: &[],
@@ -184,6 +199,26 @@ const MIXTRAL_EXPERTS: FeedForwardKind = FeedForwardKind::Experts {
     mixed: false,
 };
 
+const MINIMAX_M3: Family = Family {
+    architecture: "MiniMaxM3ForCausalLM",
+    model_type: "minimax_m3",
+    qk_norm: QkNorm::PerHead,
+    feed_forward: MIXTRAL_EXPERTS,
+    states_routing: true,
+    states_layers: true,
+    // The modules for multi-token prediction are no part of the published checkpoints.
+    without_effect: &[
+        "num_mtp_modules",
+        "num_nextn_predict_layers",
+        "partial_rotary_factor",
+        "routed_scaling_factor",
+        "swiglu_alpha",
+        "swiglu_limit",
+        "use_gemma_norm",
+    ],
+    ..DENSE
+};
+
 /// A text model of `DeepSeek` V3's architecture with an encoder of images; its inner configuration is written out with every default.
 const KIMI_K25: Family = Family {
     architecture: "KimiK25ForConditionalGeneration",
@@ -191,6 +226,7 @@ const KIMI_K25: Family = Family {
     nested: Some(Nested {
         architecture: DEEPSEEK_V3.architecture,
         modules: "language_model.",
+        encoder: EncoderKind::MoonVit,
         without_effect: &[
             "auto_map",
             "ignore_index",
@@ -309,6 +345,31 @@ pub(crate) const FAMILIES: &[Family] = &[
             "use_mtp",
         ],
         ..DENSE
+    },
+    MINIMAX_M3,
+    Family {
+        architecture: "MiniMaxM3SparseForConditionalGeneration",
+        model_type: "minimax_m3_vl",
+        nested: Some(Nested {
+            architecture: "MiniMaxM3SparseForCausalLM",
+            modules: "language_model.",
+            encoder: EncoderKind::MiniMaxVl,
+            without_effect: &[
+                "auto_map",
+                "image_grid_pinpoints",
+                "image_seq_length",
+                "image_token_index",
+                "img_token_compression_config",
+                "num_reward_heads",
+                "process_image_mode",
+                "projector_hidden_act",
+                "torch_dtype",
+                "video_token_index",
+                "vision_feature_layer",
+                "vision_feature_select_strategy",
+            ],
+        }),
+        ..MINIMAX_M3
     },
     Family {
         architecture: "MistralForCausalLM",

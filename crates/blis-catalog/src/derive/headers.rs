@@ -178,6 +178,13 @@ impl Expected {
             self.vector(&format!("{module}.q_norm.weight"), query);
             self.vector(&format!("{module}.k_norm.weight"), key);
         }
+        if let Some(indexer) = &attention.indexer {
+            let (head_dim, queries) = (u64::from(indexer.head_dim), u64::from(indexer.query_heads));
+            for (name, heads) in [("q", queries), ("k", 1)] {
+                self.matrix(&format!("{module}.index_{name}_proj"), heads * head_dim, hidden, attention.qkv_format.weights);
+                self.vector(&format!("{module}.index_{name}_norm.weight"), head_dim);
+            }
+        }
     }
 
     fn latent(&mut self, module: &str, attention: &LatentAttention, hidden: u64) {

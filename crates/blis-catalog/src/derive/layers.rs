@@ -1,7 +1,7 @@
 //! The layers of a model, one by one, from `config.json`.
 
 use blis_contracts::format::MatmulFormat;
-use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
+use blis_contracts::model::{Attention, BlockIndexer, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
 
 use super::DeriveError;
 use super::compressed::{self, Widths};
@@ -9,6 +9,7 @@ use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule
 use super::keys::Keys;
 use super::latent::{self, LatentShape};
 use super::quantisation::Quantisation;
+use super::stated;
 use crate::patterns::CONFIG;
 use crate::tree::Tree;
 
@@ -81,6 +82,12 @@ fn rotary_dim(keys: &Keys<'_>, family: &Family, head_dim: u32) -> Result<Option<
 
 /// Whether queries and keys are normed, and how; an architecture whose configuration decides must norm all heads together.
 fn qk_norm(keys: &Keys<'_>, family: &Family) -> Result<QkNorm, DeriveError> {
+    if family.states_layers {
+        return match (keys.flag("use_qk_norm")?, keys.text("qk_norm_type")?) {
+            (Some(true), Some("per_head")) => Ok(QkNorm::PerHead),
+            (_, found) => Err(keys.wrong("qk_norm_type", &Tree::Text(found.unwrap_or_default().to_owned()), "per_head, with use_qk_norm")),
+        };
+    }
     if family.qk_norm != QkNorm::PerLayer {
         return Ok(family.qk_norm);
     }
@@ -108,14 +115,15 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
         return compressed::build(keys, Widths { layers, query_heads, kv_heads, head_dim }, quantisation);
     }
     let windows = windows(keys, family, shape.layers)?;
-    let networks = Networks::read(keys, family)?;
+    let indexers = indexers(keys, family, shape)?;
+    let networks = Networks::read(keys, family, shape.layers)?;
     let mut layers = Vec::with_capacity(shape.layers as usize);
-    for (index, window) in (0..).zip(windows) {
+    for (index, (window, indexer)) in (0..).zip(windows.into_iter().zip(indexers)) {
         let prefix = format!("model.layers.{index}");
         let same = |modules: &[&str]| same_format(quantisation, index, &prefix, modules);
         let attention = match &shape.latent {
             Some(latent) => Attention::Latent(latent.layer(&same)?),
-            None => Attention::GroupedQuery(grouped_query(family, shape, window, &same)?),
+            None => Attention::GroupedQuery(grouped_query(family, shape, (window, indexer), &same)?),
         };
         let feed_forward = networks.layer(index, same)?;
         layers.push(LayerBlock { attention, feed_forward, norms: family.norms });
@@ -126,7 +134,7 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
 fn grouped_query(
     family: &Family,
     shape: &Shape,
-    window: Option<u32>,
+    (window, indexer): (Option<u32>, Option<BlockIndexer>),
     same: &impl Fn(&[&str]) -> Result<MatmulFormat, DeriveError>,
 ) -> Result<GroupedQueryAttention, DeriveError> {
     Ok(GroupedQueryAttention {
@@ -140,9 +148,25 @@ fn grouped_query(
         rotary_dim: shape.rotary_dim,
         qkv_bias: shape.qkv_bias,
         output_bias: shape.output_bias,
-        qkv_format: same(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
+        qkv_format: same(if indexer.is_some() { INDEXED } else { &INDEXED[..3] })?,
+        indexer,
         output_format: same(&["self_attn.o_proj"])?,
     })
+}
+
+/// The projections in front of attention, an indexer's last.
+const INDEXED: &[&str] = &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.index_q_proj", "self_attn.index_k_proj"];
+
+/// The indexer of every layer.
+fn indexers(keys: &Keys<'_>, family: &Family, shape: &Shape) -> Result<Vec<Option<BlockIndexer>>, DeriveError> {
+    if !family.states_layers {
+        return Ok(vec![None; shape.layers as usize]);
+    }
+    if keys.flag("attention_output_gate")? == Some(true) {
+        let expected = "false, as a gate over attention's output is not understood";
+        return Err(keys.wrong("attention_output_gate", &Tree::Flag(true), expected));
+    }
+    stated::indexers(keys, shape.layers, shape.kv_heads, shape.head_dim)
 }
 
 /// The one format of modules that engines read as one matrix.
@@ -160,6 +184,8 @@ struct Networks {
     dense_width: Option<u64>,
     dense_bias: bool,
     moe: Option<MoeShape>,
+    /// Joint width of the experts that every token passes, where layers are stated one by one.
+    shared_width: Option<u64>,
     dense_layers: Vec<u64>,
     sparse_step: u64,
 }
@@ -177,9 +203,9 @@ struct MoeShape {
 }
 
 impl Networks {
-    fn read(keys: &Keys<'_>, family: &Family) -> Result<Self, DeriveError> {
+    fn read(keys: &Keys<'_>, family: &Family, layers: u32) -> Result<Self, DeriveError> {
         let dense_width = keys.natural("intermediate_size")?;
-        let mut networks = Self { dense_width, dense_bias: false, moe: None, dense_layers: Vec::new(), sparse_step: 1 };
+        let mut networks = Self { dense_width, dense_bias: false, moe: None, shared_width: None, dense_layers: Vec::new(), sparse_step: 1 };
         match family.feed_forward {
             FeedForwardKind::Dense => networks.dense_bias = keys.flag("mlp_bias")?.unwrap_or(false),
             FeedForwardKind::StackedExperts => {
@@ -197,6 +223,11 @@ impl Networks {
                 }
                 if family.latent {
                     networks.dense_layers = latent::dense_layers(keys)?;
+                }
+                if family.states_layers {
+                    networks.dense_layers = stated::dense_layers(keys, layers)?;
+                    networks.dense_width = keys.natural("dense_intermediate_size")?;
+                    networks.shared_width = stated::shared_width(keys, width)?;
                 }
             }
         }
@@ -219,7 +250,11 @@ impl Networks {
                 expert_format,
                 router_format: same(&[&moe.router])?,
                 groups: moe.latent.and_then(|routing| routing.groups),
-                shared: moe.latent.map_or(Ok(None), |routing| routing.shared(&same))?,
+                shared: match (moe.latent, self.shared_width) {
+                    (Some(routing), _) => routing.shared(&same)?,
+                    (None, Some(width)) => Some(stated::shared(width, &same)?),
+                    (None, None) => None,
+                },
             }));
         }
         let missing = || DeriveError::Missing { file: CONFIG.to_owned(), path: "intermediate_size".to_owned() };
@@ -269,7 +304,7 @@ fn selection_bias(keys: &Keys<'_>, family: &Family) -> Result<bool, DeriveError>
         Some(other) => return Err(keys.wrong("scoring_func", &Tree::Text(other.to_owned()), "sigmoid")),
         None => keys.required("scoring_func", None)?,
     }
-    match keys.any("shared_intermediate_size") {
+    match keys.any("shared_intermediate_size").filter(|_| !family.states_layers) {
         None | Some(Tree::Natural(0)) => {}
         Some(other) => return Err(keys.wrong("shared_intermediate_size", other, "0, as no shared expert is understood")),
     }

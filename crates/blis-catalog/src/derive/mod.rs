@@ -5,7 +5,7 @@
 //! anywhere but these files and the facts of the named architecture ([`families`]). An unknown architecture, and a key that is
 //! neither read nor known to leave the shape alone, are refused by name.
 //!
-//! Reading order: [`source`], this file, [`layers`], [`stack`], [`quantisation`], [`headers`].
+//! Reading order: [`source`], this file, [`layers`], [`stated`], [`stack`], [`quantisation`], [`headers`].
 
 mod compressed;
 mod encoder;
@@ -14,10 +14,12 @@ mod headers;
 mod keys;
 mod latent;
 mod layers;
+mod mixed;
 mod patterns;
 mod quantisation;
 mod source;
 mod stack;
+mod stated;
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{Derivation, Encoder, ModelGraph, ParameterCount};
@@ -31,7 +33,7 @@ use crate::patterns::{CONFIG, ENTRY, QUANTISATION_CONFIG};
 use crate::tree::Tree;
 pub use source::{derive_catalog_model, derive_directory};
 
-use families::{FAMILIES, Family, QkNorm, WITHOUT_EFFECT};
+use families::{EncoderKind, FAMILIES, Family, QkNorm, WITHOUT_EFFECT};
 use headers::Headers;
 use keys::Keys;
 
@@ -257,7 +259,11 @@ fn text_model<'a>(whole: &Keys<'a>, family: &Family) -> Result<Option<Keys<'a>>,
 fn encoders(whole: &Keys<'_>, family: &Family, dtype: FormatName) -> Result<Vec<Encoder>, DeriveError> {
     let Some(nested) = family.nested else { return Ok(Vec::new()) };
     let vision = whole.required("vision_config", whole.any("vision_config"))?;
-    let encoders = encoder::moon_vit(&Keys::of(CONFIG, "vision_config", vision)?, dtype)?;
+    let vision = Keys::of(CONFIG, "vision_config", vision)?;
+    let encoders = match nested.encoder {
+        EncoderKind::MoonVit => encoder::moon_vit(&vision, dtype)?,
+        EncoderKind::MiniMaxVl => encoder::minimax_vl(&vision, whole, dtype)?,
+    };
     whole.any("dtype");
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(nested.without_effect).copied().collect();
     whole.refuse_others(&without_effect)?;

@@ -1,13 +1,15 @@
 //! How a checkpoint's modules are stored: the quantisation its files declare, module by module.
 //!
-//! Understood: modelopt (FP8, NVFP4), transformers' fp8 (per tensor and 128 x 128 blocks), mxfp4, and the weight schemes of
+//! Understood: modelopt (FP8, NVFP4, mixtures of these and MXFP8), transformers' fp8 (per tensor and 128 x 128 blocks), mxfp4, and the weight schemes of
 //! compressed-tensors that catalog formats can express. Anything else is refused by its name.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
+use indexmap::IndexMap;
 
 use super::DeriveError;
 use super::families::Family;
 use super::keys::Keys;
+use super::mixed;
 use super::patterns::Pattern;
 use crate::tree::Tree;
 
@@ -21,6 +23,8 @@ pub(crate) struct Quantisation {
     converted: MatmulFormat,
     plain: MatmulFormat,
     excluded: Vec<Pattern>,
+    /// The format of each listed module, where the checkpoint lists them; empty where one format holds for all.
+    listed: IndexMap<String, MatmulFormat>,
     /// Whether the method converts the output projection unless it is excluded.
     converts_output: bool,
     /// What the names of all modules start with.
@@ -39,6 +43,7 @@ impl Quantisation {
             converted: plain,
             plain,
             excluded: Vec::new(),
+            listed: IndexMap::new(),
             converts_output: false,
             modules: "",
             never: None,
@@ -56,7 +61,7 @@ impl Quantisation {
         let stays = self.excluded.iter().any(|pattern| pattern.covers(&name))
             || (module == "lm_head" && !self.converts_output)
             || self.never.is_some_and(|end| module.ends_with(end));
-        if stays { self.plain } else { self.converted }
+        if stays || !self.listed.is_empty() { self.listed.get(&name).copied().unwrap_or(self.plain) } else { self.converted }
     }
 }
 
@@ -93,6 +98,7 @@ pub(crate) fn read(config: Option<&Tree>, modelopt: Option<(&str, &Tree)>, dtype
 fn read_modelopt_file(file: &str, tree: &Tree, dtype: FormatName) -> Result<Quantisation, DeriveError> {
     let top = Keys::of(file, "", tree)?;
     top.any("producer");
+    top.any("quant_method");
     let section = top.required("quantization", top.any("quantization"))?;
     top.refuse_others(&[])?;
     let keys = Keys::of(file, "quantization", section)?;
@@ -110,6 +116,9 @@ fn read_modelopt_section(keys: &Keys<'_>, method: &str, dtype: FormatName) -> Re
     Ok(quantisation)
 }
 
+/// The algorithm of checkpoints that state one for each module.
+const MIXED: &str = "MIXED_PRECISION";
+
 fn modelopt(
     keys: &Keys<'_>,
     method: &str,
@@ -118,6 +127,12 @@ fn modelopt(
     dtype: FormatName,
 ) -> Result<Quantisation, DeriveError> {
     let algorithm = keys.required("quant_algo", keys.text("quant_algo")?)?;
+    if algorithm == MIXED {
+        keys.any("quant_method");
+        let listed = mixed::read(keys)?;
+        let excluded = patterns(keys, excluded)?;
+        return Ok(Quantisation { method: Some(method.to_owned()), kv_format, listed, excluded, ..Quantisation::none(dtype) });
+    }
     let group = keys.natural("group_size")?;
     let format = match (algorithm, group) {
         ("FP8", None) => FormatName::Fp8,
@@ -125,7 +140,7 @@ fn modelopt(
         ("FP8" | "NVFP4", Some(group)) => {
             return Err(keys.wrong("group_size", &Tree::Natural(group), "16 for NVFP4, absent for FP8"));
         }
-        (other, _) => return Err(keys.wrong("quant_algo", &Tree::Text(other.to_owned()), "FP8 or NVFP4")),
+        (other, _) => return Err(keys.wrong("quant_algo", &Tree::Text(other.to_owned()), "FP8, NVFP4 or MIXED_PRECISION")),
     };
     Ok(Quantisation {
         method: Some(method.to_owned()),

@@ -32,10 +32,14 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
         Attention::Compressed(attention) => Some(attention.compression.as_ref().map_or(0, |compression| compression.ratio)),
         Attention::GroupedQuery(_) | Attention::Latent(_) => None,
     };
+    let indexed = |block: &LayerBlock| match &block.attention {
+        Attention::GroupedQuery(attention) => attention.indexer.is_some(),
+        Attention::Latent(_) | Attention::Compressed(_) => false,
+    };
     let sparse = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
     let differ = |property: &dyn Fn(&LayerBlock) -> bool| blocks.iter().any(property) && !blocks.iter().all(property);
     let looked_up = |block: &LayerBlock| matches!(&block.feed_forward, FeedForward::MixtureOfExperts(moe) if moe.picks_by_token);
-    let (by_window, by_network, by_picking) = (differ(&windowed), differ(&sparse), differ(&looked_up));
+    let (by_window, by_indexer, by_network, by_picking) = (differ(&windowed), differ(&indexed), differ(&sparse), differ(&looked_up));
     let mut names: Vec<String> = Vec::new();
     for block in blocks {
         let mut parts = Vec::new();
@@ -44,6 +48,9 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
         }
         let ratio = compression(block).map(|ratio| if ratio == 0 { "window".to_owned() } else { format!("compressed-{ratio}") });
         parts.extend(ratio.as_deref());
+        if by_indexer {
+            parts.push(if indexed(block) { "indexed" } else { "full" });
+        }
         if by_network {
             parts.push(if sparse(block) { "moe" } else { "dense" });
         }

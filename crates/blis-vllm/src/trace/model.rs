@@ -43,6 +43,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
             rotary_dim: None,
             qkv_bias: false,
             output_bias: false,
+            indexer: None,
             qkv_format: PLAIN,
             output_format: PLAIN,
         }),

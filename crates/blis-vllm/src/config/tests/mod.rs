@@ -74,6 +74,7 @@ fn attention(query_heads: u32, head_dim: u32, window: Option<u32>, sinks: bool, 
         rotary_dim: None,
         qkv_bias: sinks,
         output_bias: sinks,
+        indexer: None,
         qkv_format: plain(format),
         output_format: plain(format),
     })
