@@ -2,16 +2,27 @@
 
 /// The candidate a misspelt name most likely meant: the fewest edits, ties to the first candidate.
 ///
-/// Case and the choice between `-`, `_` and `.` cost nothing. None when more than a third of the name would have to change.
+/// Case and the choice between `-`, `_` and `.` cost nothing, and words left out or added at the end less than an edit. None when more than a third of the name would have to change.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = fold(name);
     let limit = (folded.chars().count() / 3).max(1);
+    // In half edits: words left out are less than any misspelling, and more than a difference of case.
+    let distance = |candidate: &str| {
+        let other = fold(candidate);
+        let whole_words = begins_with_words_of(&other, &folded) || begins_with_words_of(&folded, &other);
+        if whole_words { 1 } else { 2 * strsim::damerau_levenshtein(&folded, &other) }
+    };
     candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&folded, &fold(candidate)), candidate))
-        .filter(|(distance, _)| *distance <= limit)
+        .map(|candidate| (distance(candidate), candidate))
+        .filter(|(distance, _)| *distance <= 2 * limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// Whether one name is the other with words added, as `a100_sxm` is `a100`.
+fn begins_with_words_of(long: &str, short: &str) -> bool {
+    short.len() > 1 && long.strip_prefix(short).is_some_and(|rest| rest.starts_with('_'))
 }
 
 /// The hint for an unknown name: the nearest candidate, else the whole list where it is short enough to read.
