@@ -1,5 +1,6 @@
 //! What the benchmarks run: scenarios in text, on the released data.
 
+use blis_contracts::engine::{EngineSnapshot, StepTicket};
 use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::Scenario;
 use blis_contracts::strict::{Document, LineEndings};
@@ -54,6 +55,8 @@ struct Silent;
 
 impl Observer for Silent {
     fn record(&mut self, _record: &RequestRecord) {}
+
+    fn stepped(&mut self, _step: &StepTicket, _state: &EngineSnapshot) {}
 
     fn progress(&mut self, _progress: Progress) {}
 }

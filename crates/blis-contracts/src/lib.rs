@@ -30,3 +30,4 @@ pub mod metric;
 pub mod provenance;
 pub mod record;
 pub mod result;
+pub mod series;

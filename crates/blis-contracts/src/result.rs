@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fate::Fate;
 use crate::provenance::{Method, ResolvedSetting};
+use crate::series::{Series, StepKind, StepMix};
 
 /// The Result of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +36,10 @@ pub struct RunResult {
     pub tokens: TokenTotals,
     /// KV figures of each pool.
     pub kv: IndexMap<String, KvFigures>,
+    /// Steps of each pool by what their requests were doing.
+    pub steps: IndexMap<String, IndexMap<StepKind, StepMix>>,
+    /// Each pool over simulated time.
+    pub series: IndexMap<String, Series>,
     /// What the waiting was for.
     pub binds: Binds,
     /// Where the prices came from.

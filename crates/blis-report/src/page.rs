@@ -1,6 +1,8 @@
 //! A Result as one page that needs nothing else: no script, no network, light and dark, drawn in SVG.
 //!
-//! It shows what the Result holds. Left out: queue and KV use over time and the sizes of steps, of which a Result keeps no series.
+//! It shows what the Result holds, and names the timeline that lies beside it. Left out: single requests and steps, which the timeline has.
+
+mod over_time;
 
 use std::fmt::{Display, Write as _};
 
@@ -22,8 +24,8 @@ const BEHIND: f64 = 60.0;
 /// Height of one row of a drawing.
 const ROW: f64 = 22.0;
 
-/// The page of a Result.
-pub fn page(result: &RunResult) -> String {
+/// The page of a Result; `timeline` is where the run's timeline lies, seen from the page.
+pub fn page(result: &RunResult, timeline: Option<&str>) -> String {
     let name = escape(&result.name);
     let sections = [
         section("Warnings", &warnings(result)),
@@ -31,6 +33,8 @@ pub fn page(result: &RunResult) -> String {
         section("Rates and averages", &totals(result)),
         section("Requests and tokens", &requests(result)),
         section("What requests waited for", &bars(result.binds.shares.iter().map(|(limit, share)| (limit.as_str(), *share)))),
+        section("Over simulated time", &(over_time::over_time(result) + &link(timeline))),
+        section("Steps", &over_time::step_mix(result)),
         section("KV cache", &kv(result)),
         section("What the time goes to", &bars(result.prices.by_primitive.iter().map(|(name, share)| (name.as_str(), *share)))),
         section("What the prices rest on", &prices(result)),
@@ -83,7 +87,23 @@ fn facts<K: Display>(facts: impl IntoIterator<Item = (K, String)>) -> String {
 }
 
 fn drawing(label: &str, rows: usize, body: &str) -> String {
-    format!("<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n{body}</svg>\n", ROW * rows as f64, escape(label))
+    scroll(&format!("<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n{body}</svg>\n", ROW * rows as f64, escape(label)))
+}
+
+/// What is wider than a phone, and moves sideways there.
+fn scroll(body: &str) -> String {
+    format!("<div class=\"scroll\">{body}</div>\n")
+}
+
+/// Where single steps and requests are to be seen.
+fn link(timeline: Option<&str>) -> String {
+    match timeline {
+        Some(place) => format!(
+            "<p><a href=\"{0}\" download>Timeline: {0}</a> <span class=\"soft\">steps, requests and queues one by one, for a viewer of the trace-event format, such as Perfetto or the one built into Chromium</span></p>\n",
+            escape(place)
+        ),
+        None => "<p class=\"soft\">Single steps and requests: run the scenario with <code>--timeline FILE.json</code>, and name the file here with the same flag.</p>\n".to_owned(),
+    }
 }
 
 /// Shares as bars, the largest first; shares of nothing are left out.

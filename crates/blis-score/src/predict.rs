@@ -6,6 +6,7 @@ mod tests;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use blis_contracts::engine::{EngineSnapshot, StepTicket};
 use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::Scenario;
 use blis_sim::{Observer, Origin, Progress, World, launch_line, prepare, run};
@@ -140,6 +141,8 @@ struct Silent;
 
 impl Observer for Silent {
     fn record(&mut self, _record: &RequestRecord) {}
+
+    fn stepped(&mut self, _step: &StepTicket, _state: &EngineSnapshot) {}
 
     fn progress(&mut self, _progress: Progress) {}
 }

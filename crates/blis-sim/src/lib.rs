@@ -16,6 +16,7 @@ mod occupancy;
 mod prepare;
 mod result;
 mod run;
+mod series;
 mod simulation;
 mod support;
 mod tally;

@@ -41,6 +41,7 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
     let usd_per_gpu_hour = scenario.cost.map(|cost| cost.usd_per_gpu_hour);
     let resources = Resources { accelerators: plan.layout.ranks(), usable_blocks, usd_per_gpu_hour };
     let tally = &outcome.tally;
+    let (steps, binds) = (outcome.recorder.mix(), binds(&outcome.engine.waits));
     RunResult {
         kind: ResultKind::Result,
         name: scenario.name.clone(),
@@ -63,8 +64,10 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
             prompt_computed: outcome.engine.prompt_tokens_computed.get(),
             output: tally.output_tokens,
         },
-        kv: IndexMap::from([(pool, kv_figures(&outcome, &kv, usable_blocks))]),
-        binds: binds(&outcome.engine.waits),
+        kv: IndexMap::from([(pool.clone(), kv_figures(&outcome, &kv, usable_blocks))]),
+        steps: IndexMap::from([(pool.clone(), steps)]),
+        series: IndexMap::from([(pool, outcome.recorder.series(outcome.end, usable_blocks))]),
+        binds,
         prices,
         warnings,
     }

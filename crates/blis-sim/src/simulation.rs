@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use blis_contracts::engine::{Effects, Engine, EngineCounters, FinishReason, Input};
+use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, FinishReason, Input, StepTicket};
 use blis_contracts::environment::Environment;
 use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
@@ -18,6 +18,7 @@ use crate::front_end::{FrontEnd, FrontEndCosts};
 use crate::live::{LiveRequest, LiveRequests};
 use crate::objectives::Objectives;
 use crate::occupancy::Occupancy;
+use crate::series::Recorder;
 use crate::tally::Tally;
 
 /// Engine wake-ups in a row that may pass without any request changing state while work waits.
@@ -40,6 +41,9 @@ pub struct Frame {
 pub trait Observer {
     /// A request's fate was written.
     fn record(&mut self, record: &RequestRecord);
+
+    /// The engine launched a step, which left it in this state.
+    fn stepped(&mut self, step: &StepTicket, state: &EngineSnapshot);
 
     /// Called now and then.
     fn progress(&mut self, progress: Progress);
@@ -71,6 +75,8 @@ pub struct Outcome {
     pub peak_blocks: u64,
     /// The engine's totals.
     pub engine: EngineCounters,
+    /// The engine over simulated time.
+    pub(crate) recorder: Recorder,
     /// When the last event happened.
     pub end: SimTime,
     /// Counts of the loop's own work.
@@ -167,6 +173,7 @@ pub struct Simulation<'a> {
     tally: Tally,
     in_flight: Occupancy,
     used_blocks: Occupancy,
+    recorder: Recorder,
     /// Requests sent, warm-up not counted.
     sent: u64,
     ended: u64,
@@ -215,6 +222,7 @@ impl<'a> Simulation<'a> {
             tally: Tally::default(),
             in_flight: Occupancy::default(),
             used_blocks: Occupancy::default(),
+            recorder: Recorder::default(),
             sent: 0,
             ended: 0,
             window: None,
@@ -306,8 +314,13 @@ impl<'a> Simulation<'a> {
         debug_assert!(self.effects.wake_at.is_none_or(|wake| wake > now), "an engine that has advanced at {now} is done with that instant");
         self.calendar.engine_wake = self.effects.wake_at;
         self.pass_effects(now);
-        let used = self.used_blocks_now();
-        self.used_blocks.set(now, used);
+        let state = self.engine.snapshot();
+        for step in &self.effects.started {
+            self.recorder.step(step);
+            self.observer.stepped(step, &state);
+        }
+        self.recorder.observe(now, state);
+        self.used_blocks.set(now, state.used_blocks.get());
         self.watch(now)
     }
 
@@ -414,6 +427,7 @@ impl<'a> Simulation<'a> {
             used_blocks: self.used_blocks.average(window_end),
             peak_blocks: self.used_blocks.peak(),
             engine: self.engine.counters(),
+            recorder: self.recorder,
             tally: self.tally,
             end,
             statistics: self.statistics,

@@ -3,6 +3,7 @@
 use blis_contracts::fate::Fate;
 use blis_contracts::provenance::Method;
 use blis_contracts::result::{FrameRecord, Inputs, Limit, ResultKind, TokenTotals, Versions};
+use blis_contracts::series::{Series, StepKind, StepMix};
 
 use super::*;
 
@@ -48,6 +49,22 @@ fn prices() -> PriceProvenance {
     }
 }
 
+fn steps() -> IndexMap<StepKind, StepMix> {
+    let decode = StepMix { steps: 1_000, requests: 16_000, tokens: 16_000, device_s: 9.0 };
+    let mixed = StepMix { steps: 100, requests: 1_600, tokens: 200_000, device_s: 1.0 };
+    [(StepKind::Decode, decode), (StepKind::Mixed, mixed)].into_iter().collect()
+}
+
+fn series() -> Series {
+    Series {
+        bin_s: 62.5,
+        waiting: vec![0.0, 0.5, 8.0, 0.0],
+        running: vec![4.0, 16.0, 16.0, 1.0],
+        kv_utilisation: vec![0.25, 1.0, 1.0, 0.0],
+        device: [(StepKind::Decode, vec![0.5, 0.9, 0.9, 0.25]), (StepKind::Mixed, vec![0.25, 0.0, 0.0, 0.0])].into_iter().collect(),
+    }
+}
+
 fn example(unfinished: u64) -> RunResult {
     RunResult {
         kind: ResultKind::Result,
@@ -76,6 +93,8 @@ fn example(unfinished: u64) -> RunResult {
             output: 512_000,
         },
         kv: [("serve".to_owned(), serving())].into_iter().collect(),
+        steps: [("serve".to_owned(), steps())].into_iter().collect(),
+        series: [("serve".to_owned(), series())].into_iter().collect(),
         binds: Binds { limit: Limit::KvBlocks, shares: [(Limit::Step, 0.25), (Limit::KvBlocks, 0.75)].into_iter().collect() },
         prices: prices(),
         warnings: vec!["the window is short: its 99th percentile rests on twenty requests, so read it as an order of magnitude".to_owned()],
@@ -123,15 +142,25 @@ fn the_page_shows_every_figure_and_no_text_of_a_result_is_markup() {
     let mut result = example(0);
     result.name = "chat <b>&\"".to_owned();
     result.warnings = vec!["<script>alert(1)</script>".to_owned()];
-    let page = crate::page::page(&result);
+    let page = crate::page::page(&result, Some("a&b.json"));
     assert!(page.contains("<h1>chat &lt;b&gt;&amp;&quot;</h1>") && page.contains("&lt;script&gt;alert(1)") && !page.contains("<script"));
     for figure in &result.figures {
         let scale = figure.value.map(|value| Scale::of(&figure.unit, value)).unwrap();
         assert!(page.contains(&format!("<td>{}</td>", figure.metric)) && page.contains(scale.unit), "{}", figure.metric);
     }
-    for text in
-        ["432,000 tokens", "aria-label=\"gemm 80.0%, norm 20.0%\"", "the prompt is too long", "OLD=1 was read as --new", "vendor spec"]
-    {
+    for text in [
+        "432,000 tokens",
+        "aria-label=\"gemm 80.0%, norm 20.0%\"",
+        "href=\"a&amp;b.json\"",
+        "running",
+        "250.0 s",
+        "1,000",
+        "16.0",
+        "90.0%",
+        "the prompt is too long",
+        "OLD=1 was read as --new",
+        "vendor spec",
+    ] {
         assert!(page.contains(text), "{text}");
     }
     assert!(!page.contains("://"), "the page asks nobody");
@@ -139,6 +168,6 @@ fn the_page_shows_every_figure_and_no_text_of_a_result_is_markup() {
 
 #[test]
 fn an_unknown_figure_has_no_number_on_the_page() {
-    let (known, unknown) = (crate::page::page(&example(0)), crate::page::page(&example(3)));
+    let (known, unknown) = (crate::page::page(&example(0), None), crate::page::page(&example(3), None));
     assert!(!known.contains("<td class=\"number\">–</td>") && unknown.contains("<td class=\"number\">–</td>"));
 }

@@ -183,6 +183,8 @@ impl Observer for Collector {
         self.0.push(record.clone());
     }
 
+    fn stepped(&mut self, _step: &StepTicket, _state: &EngineSnapshot) {}
+
     fn progress(&mut self, _progress: Progress) {}
 }
 

@@ -2,15 +2,17 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use blis_contracts::engine::{EngineSnapshot, StepTicket};
 use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::{BenchmarkClient, Scenario, Workload};
 use blis_report::grid::Grid;
 use blis_report::quantity::count;
 use blis_report::requests::{Format, RequestWriter};
 use blis_report::result;
+use blis_report::timeline::TimelineWriter;
 use blis_sim::{Observer, Origin, Progress, RunStatistics};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -21,6 +23,7 @@ use crate::interrupt;
 use crate::pending::PendingFile;
 use crate::scenario::ScenarioArgs;
 use crate::slo::Condition;
+use crate::window::Window;
 
 /// The exit code of a run that a condition fails.
 const SLO_NOT_MET: u8 = 3;
@@ -36,6 +39,12 @@ pub(crate) struct Args {
     /// Write one line for each request to a .csv or .jsonl file
     #[arg(long, value_name = "FILE", value_parser = requests_file)]
     requests: Option<(PathBuf, Format)>,
+    /// Write a timeline of steps and requests for trace viewers to a .json file
+    #[arg(long, value_name = "FILE", value_parser = json_file)]
+    timeline: Option<PathBuf>,
+    /// Only what overlaps a stretch of simulated time, such as 10s..12.5s
+    #[arg(long, value_name = "FROM..TO", requires = "timeline")]
+    timeline_window: Option<Window>,
     /// End with exit code 3 if a condition on a figure holds, as in `ttft.p99>500ms`; may be repeated
     #[arg(long = "fail-if", value_name = "CONDITION")]
     conditions: Vec<Condition>,
@@ -64,6 +73,12 @@ fn requests_file(text: &str) -> Result<(PathBuf, Format), String> {
         Some((format, _)) => Ok((path, *format)),
         None => Err(format!("the name must end in {}", Format::ALL.map(|(_, extension)| format!(".{extension}")).join(" or "))),
     }
+}
+
+/// Trace viewers know a timeline by its extension.
+fn json_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension() == Some(OsStr::new("json")) { Ok(path) } else { Err("the name must end in .json".to_owned()) }
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
@@ -107,42 +122,82 @@ fn statistics(statistics: &RunStatistics) -> String {
     grid.print()
 }
 
-/// Watches a run: writes the per-request file and moves the progress bar.
+/// Watches a run: writes the files of requests and steps, and moves the progress bar.
 struct Watch {
-    file: Option<(String, RequestWriter<PendingFile>)>,
-    failure: Option<io::Error>,
+    requests: Option<Side<RequestWriter<PendingFile>>>,
+    timeline: Option<Side<TimelineWriter<PendingFile>>>,
     bar: ProgressBar,
+}
+
+/// A file that is written while the run goes on.
+struct Side<W> {
+    /// What messages call it.
+    what: String,
+    /// The writer, or why it could not go on.
+    writer: io::Result<W>,
+}
+
+impl<W> Side<W> {
+    /// Begins the file that a flag names.
+    fn begin(flag: &str, path: &Path, writer: impl FnOnce(PendingFile) -> io::Result<W>) -> Result<Self, Failure> {
+        let what = path.display().to_string();
+        match PendingFile::create(path).and_then(writer) {
+            Ok(writer) => Ok(Self { what, writer: Ok(writer) }),
+            Err(error) => Err(Failure::input(format!("{flag} {what}: cannot be written: {error}"), None)),
+        }
+    }
+
+    /// Writes on, unless that has failed before.
+    fn write(&mut self, more: impl FnOnce(&mut W) -> io::Result<()>) {
+        if let Ok(writer) = &mut self.writer
+            && let Err(error) = more(writer)
+        {
+            self.writer = Err(error);
+        }
+    }
+
+    /// Puts the file at its place.
+    fn finish(self, finish: impl FnOnce(W) -> io::Result<PendingFile>) -> Result<(), Failure> {
+        let what = self.what;
+        self.writer.and_then(finish).and_then(PendingFile::complete).map_err(|error| Failure::Io { what, error })
+    }
 }
 
 impl Watch {
     fn new(args: &Args, scenario: &Scenario) -> Result<Self, Failure> {
-        let file = match &args.requests {
-            None => None,
-            Some((path, format)) => {
-                let name = path.display().to_string();
-                let cannot = |error: io::Error| Failure::input(format!("--requests {name}: cannot be written: {error}"), None);
-                let pending = PendingFile::create(path).map_err(cannot)?;
-                Some((name.clone(), RequestWriter::new(pending, *format, clients(scenario)).map_err(cannot)?))
-            }
-        };
-        Ok(Self { file, failure: None, bar: if args.no_progress { ProgressBar::hidden() } else { bar(scenario) } })
+        let requests = args
+            .requests
+            .as_ref()
+            .map(|(path, format)| Side::begin("--requests", path, |file| RequestWriter::new(file, *format, clients(scenario))));
+        let window = args.timeline_window.clone().unwrap_or(Window::ALL).0;
+        let timeline = args.timeline.as_ref().map(|path| {
+            Side::begin("--timeline", path, |file| TimelineWriter::new(file, &scenario.pools[0].name, clients(scenario), window))
+        });
+        let bar = if args.no_progress { ProgressBar::hidden() } else { bar(scenario) };
+        Ok(Self { requests: requests.transpose()?, timeline: timeline.transpose()?, bar })
     }
 
-    /// Puts the per-request file at its place.
+    /// Puts the files at their places.
     fn finish(self) -> Result<(), Failure> {
         self.bar.finish_and_clear();
-        let Some((what, writer)) = self.file else { return Ok(()) };
-        match self.failure {
-            Some(error) => Err(Failure::Io { what, error }),
-            None => writer.finish().and_then(PendingFile::complete).map_err(|error| Failure::Io { what, error }),
-        }
+        self.requests.map_or(Ok(()), |side| side.finish(RequestWriter::finish))?;
+        self.timeline.map_or(Ok(()), |side| side.finish(TimelineWriter::finish))
     }
 }
 
 impl Observer for Watch {
     fn record(&mut self, record: &RequestRecord) {
-        if let (Some((_, writer)), None) = (&mut self.file, &self.failure) {
-            self.failure = writer.write(record).err();
+        if let Some(side) = &mut self.requests {
+            side.write(|writer| writer.write(record));
+        }
+        if let Some(side) = &mut self.timeline {
+            side.write(|writer| writer.request(record));
+        }
+    }
+
+    fn stepped(&mut self, step: &StepTicket, state: &EngineSnapshot) {
+        if let Some(side) = &mut self.timeline {
+            side.write(|writer| writer.step(step, state));
         }
     }
 

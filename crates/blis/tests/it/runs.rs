@@ -78,6 +78,29 @@ fn per_request_files_hold_one_line_for_each_request_and_change_nothing() {
     assert_eq!(jsonl.lines().map(tokens).sum::<u64>(), plain["tokens"]["output"].as_u64().unwrap());
 }
 
+#[test]
+fn a_timeline_shows_every_step_and_request_and_changes_nothing() {
+    let bench = Bench::new("timeline", CHAT);
+    let plain = bench.result(&[]);
+    assert_eq!(plain, bench.result(&["--timeline", "all.json"]));
+    assert_eq!(plain, bench.result(&["--timeline", "part.json", "--timeline-window", "1s..2s"]));
+    let events = |file: &str, ph: &str, category: &str| -> Vec<serde_json::Value> {
+        let document: serde_json::Value = serde_json::from_str(&bench.read(file)).unwrap();
+        let events = document["traceEvents"].as_array().unwrap();
+        events.iter().filter(|event| event["ph"] == ph && event["cat"] == category).cloned().collect()
+    };
+    let steps = events("all.json", "X", "step");
+    assert_eq!(steps.len() as u64, plain["kv"]["serve"]["steps"].as_u64().unwrap());
+    let decode = steps.iter().filter(|step| step["name"] == "decode").count() as u64;
+    assert_eq!(decode, plain["steps"]["serve"]["decode"]["steps"].as_u64().unwrap());
+    let named = |begin: &serde_json::Value| begin["name"].as_str().unwrap().starts_with("chat ");
+    assert_eq!(events("all.json", "b", "request").iter().filter(|begin| named(begin)).count(), 100);
+    let part = events("part.json", "X", "step");
+    assert!(!part.is_empty() && part.iter().all(|step| (980_000..=2_000_000).contains(&step["ts"].as_u64().unwrap())));
+    let refused = bench.blis(&["run", "scenario.yaml", "--timeline-window", "1s..2s"]);
+    assert_eq!(refused.status.code(), Some(2), "a window of no timeline: {}", show(&refused));
+}
+
 /// The run is long enough not to end by itself, and is interrupted as soon as its file has been begun.
 #[cfg(unix)]
 #[test]
@@ -137,6 +160,11 @@ fn a_result_becomes_a_page_and_anything_else_is_refused_by_its_line() {
     assert!(output.status.success() && output.stdout.is_empty(), "{}", show(&output));
     let page = bench.read("report.html");
     assert!(page.starts_with("<!doctype html>") && page.contains("What requests waited for"));
+    let timeline = bench.blis(&["run", "scenario.yaml", "--timeline", "timeline.json"]);
+    assert!(timeline.status.success(), "{}", show(&timeline));
+    let linked = bench.blis(&["report", "result.json", "--timeline", "timeline.json"]);
+    assert!(show(&linked).contains("href=\"timeline.json\""), "{}", show(&linked));
+    assert_eq!(bench.blis(&["report", "result.json", "--timeline", "absent.json"]).status.code(), Some(2));
     bench.write("cut.json", &run.stdout[..run.stdout.len() / 2]);
     let refused = bench.blis(&["report", "cut.json", "--out", "cut.html"]);
     assert_eq!(refused.status.code(), Some(2));
