@@ -35,6 +35,8 @@ pub enum ReasonCode {
     LocalCheckpoint,
     /// G2: the server's log says it resolved a setting otherwise than the port does.
     ResolutionDiffers,
+    /// G2: the run passed a setting that is not modelled, and the engine's estimation rule stands in for it.
+    SettingEstimated,
     /// G2: a spelling of another release was read as what it means in the modelled one.
     SettingTranslated,
     /// G2: the build is of no release, so the release whose spellings its launch line uses was found by trying.
@@ -92,6 +94,7 @@ impl ReasonCode {
             Self::SettingsUnlogged
             | Self::LocalCheckpoint
             | Self::ResolutionDiffers
+            | Self::SettingEstimated
             | Self::SettingTranslated
             | Self::SpellingsAssumed
             | Self::ClientDiffers

@@ -50,20 +50,19 @@ pub enum PointError {
     },
 }
 
-/// Refuses a client whose frame is not the simulated one's: so many requests in flight, each sent at once, each output as long as asked.
-fn check_client(client: &Client) -> Result<(), PointError> {
-    for (field, found, wanted) in [
+/// How a client's frame is not the simulated one's: so many requests in flight, each sent at once, each output as long as asked.
+pub fn other_client(client: &Client) -> Vec<PointError> {
+    let frame = [
         ("client.max_concurrency", &client.max_concurrency, Value::from(MAX_CONCURRENCY)),
         ("client.request_rate", &client.request_rate, Value::from(REQUEST_RATE)),
         ("client.ignore_eos", &client.ignore_eos, Value::from(true)),
-    ] {
-        match found {
-            None => return Err(PointError::NotRecorded { field }),
-            Some(found) if *found != wanted => return Err(PointError::OtherClient { field, found: found.clone(), wanted }),
-            Some(_) => {}
-        }
-    }
-    Ok(())
+    ];
+    let differs = |(field, found, wanted): (&'static str, &Option<Value>, Value)| match found {
+        None => Some(PointError::NotRecorded { field }),
+        Some(found) if *found != wanted => Some(PointError::OtherClient { field, found: found.clone(), wanted }),
+        Some(_) => None,
+    };
+    frame.into_iter().filter_map(differs).collect()
 }
 
 /// Whether the measured client warmed the engine up before the timed requests.
@@ -71,11 +70,10 @@ pub fn warms_up(sweep: &Sweep) -> bool {
     sweep.launch.client.warmups.starts_with(WARMED_UP)
 }
 
-/// The scenario of one point, without a warm-up, without the release its line was written for, and without the catalog's name of the
+/// The scenario of one point of a client that is [simulated as it was](other_client), without a warm-up, without the release its line was written for, and without the catalog's name of the
 /// model, which the launch line names by checkpoint.
 pub fn scenario(sweep: &Sweep, concurrency: u32) -> Result<Scenario, PointError> {
     let client = &sweep.launch.client;
-    check_client(client)?;
     let no_count = || PointError::Requests(client.num_prompts.clone());
     let requests = match client.num_prompts.as_str() {
         Some(text) => count_at_concurrency(text, concurrency)?,

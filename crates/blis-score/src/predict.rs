@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use blis_contracts::engine::{EngineSnapshot, StepTicket};
 use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::Scenario;
-use blis_sim::{Observer, Origin, Progress, World, launch_line, prepare, run};
-use blis_vllm::config::{Stated, former_spellings};
+use blis_sim::{Observer, Origin, Progress, RunError, World, estimated_line, prepare_stated, run_prepared};
+use blis_vllm::config::{Reading, former_spellings};
 
-use crate::grade::{GradeReason, ReasonCode};
-use crate::point::{POOL, scenario, warms_up, with_warm_up};
+use crate::grade::{Grade, GradeReason, ReasonCode};
+use crate::point::{POOL, other_client, scenario, warms_up, with_warm_up};
 use crate::prediction::Prediction;
 use crate::recorded::{self, Build};
 use crate::refusal;
@@ -51,31 +51,21 @@ pub fn predict(sweeps: &[Sweep], jobs: usize, world: &World, done: &(dyn Fn(usiz
 
 /// Predicts one point, or says why it cannot be.
 fn predict_point(sweep: &Sweep, concurrency: u32, world: &World) -> Prediction {
-    attempt(sweep, concurrency, world).unwrap_or_else(|reason| Prediction::refused(sweep, concurrency, reason))
+    attempt(sweep, concurrency, world).unwrap_or_else(|reasons| Prediction::refused(sweep, concurrency, reasons))
 }
 
-fn attempt(sweep: &Sweep, concurrency: u32, world: &World) -> Result<Prediction, GradeReason> {
-    if sweep.framework != blis_vllm::KIND {
-        let text = format!("engine `{}` is not modelled", sweep.framework);
-        return Err(GradeReason::new(ReasonCode::EngineUnsupported, sweep.framework.clone(), text));
-    }
-    let build = Build::of(&sweep.launch.image)?;
-    let mut scenario = scenario(sweep, concurrency)?;
-    let mut reasons: Vec<GradeReason> = build.reason().into_iter().collect();
-    let (stated, assumed) = read_line(&mut scenario, build)?;
-    reasons.extend(assumed);
-    in_catalog(&mut scenario, sweep, stated.model(), world)?;
-    if let Some(problem) = scenario.validate().first() {
-        let text = format!("{}: {}", problem.path, problem.message);
-        return Err(GradeReason::new(ReasonCode::RunRefused, problem.path.clone(), text));
-    }
-    reasons.extend(recorded::check(sweep, concurrency, build, &stated)?);
-    let warm = warms_up(sweep) && prepare(&scenario, world).map_err(|error| refusal::of_run(&error))?.kv.prefix_caching;
+fn attempt(sweep: &Sweep, concurrency: u32, world: &World) -> Result<Prediction, Vec<GradeReason>> {
+    let Point { scenario, reading, warm, mut reasons } = to_scenario(sweep, concurrency, world)?;
+    let refused = |error: &RunError| vec![refusal::of_run(error)];
+    let prepare = |scenario: &Scenario| prepare_stated(scenario, &reading.stated, world).map_err(|error| refused(&error));
+    let mut prepared = prepare(&scenario)?;
+    let warm = warm && prepared.kv.prefix_caching;
+    let scenario = if warm { with_warm_up(scenario) } else { scenario };
     if warm {
-        scenario = with_warm_up(scenario);
+        prepared = prepare(&scenario)?;
     }
     let origin = Origin { scenario_sha256: String::new(), edits: Vec::new() };
-    let result = run(&scenario, &origin, world, &mut Silent).map_err(|error| refusal::of_run(&error))?.result;
+    let result = run_prepared(&scenario, prepared, &origin, world, &mut Silent).map_err(|error| refused(&error))?.result;
     reasons.extend(result.settings.get(POOL).map(|ours| recorded::resolved_otherwise(sweep, concurrency, ours)).unwrap_or_default());
     let translated = |note: &String| {
         let spelling = note.split([' ', '=']).next().unwrap_or_default();
@@ -83,7 +73,65 @@ fn attempt(sweep: &Sweep, concurrency: u32, world: &World) -> Result<Prediction,
     };
     reasons.extend(result.substitutions.get(POOL).into_iter().flatten().map(translated));
     reasons.push(client(sweep));
-    Prediction::of(sweep, &scenario, &result, reasons)
+    Prediction::of(sweep, &scenario, &result, reasons).map_err(|reason| vec![reason])
+}
+
+/// A point that can be tried.
+struct Point {
+    scenario: Scenario,
+    reading: Reading,
+    /// Whether its client warmed the engine up.
+    warm: bool,
+    /// Why its grade is not better, so far.
+    reasons: Vec<GradeReason>,
+}
+
+/// The scenario of a point, or every reason that can be told without one why there is none.
+fn to_scenario(sweep: &Sweep, concurrency: u32, world: &World) -> Result<Point, Vec<GradeReason>> {
+    let mut refusals: Vec<GradeReason> = other_client(&sweep.launch.client).into_iter().map(GradeReason::from).collect();
+    let supported = sweep.framework == blis_vllm::KIND;
+    if !supported {
+        let text = format!("engine `{}` is not modelled", sweep.framework);
+        refusals.push(GradeReason::new(ReasonCode::EngineUnsupported, sweep.framework.clone(), text));
+    }
+    if world.catalog.chips().all(|chip| chip != sweep.gpu) {
+        refusals.push(not_in_catalog("chip", &sweep.gpu));
+    }
+    let build = Build::of(&sweep.launch.image).map_err(|reason| refusals.push(reason)).ok();
+    let scenario = scenario(sweep, concurrency).map_err(|error| refusals.push(error.into())).ok();
+    let (Some(build), Some(mut scenario), true) = (build, scenario, supported) else { return Err(refusals) };
+    let (reading, assumed) = match read_line(&mut scenario, build) {
+        Ok(read) => read,
+        Err(reason) => {
+            refusals.push(reason);
+            return Err(refusals);
+        }
+    };
+    refusals.extend(reading.refusals.iter().map(refusal::of_line));
+    match world.catalog.resolve(reading.stated.model()) {
+        Some(model) => model.clone_into(&mut scenario.model),
+        None => refusals.push(not_in_catalog("model", reading.stated.model())),
+    }
+    let mut reasons: Vec<GradeReason> = build.reason().into_iter().chain(assumed).collect();
+    reasons.extend(
+        reading
+            .estimates
+            .iter()
+            .map(|estimated| GradeReason::new(ReasonCode::SettingEstimated, estimated.field.name(), estimated.account())),
+    );
+    // What was refused is not among what the line states, so that nothing could be compared with it.
+    if refusals.is_empty() {
+        let invalid = scenario.validate().into_iter().map(|problem| {
+            let text = format!("{}: {}", problem.path, problem.message);
+            GradeReason::new(ReasonCode::RunRefused, problem.path, text)
+        });
+        let (conflicts, differences) = recorded::check(sweep, concurrency, build, &reading)
+            .into_iter()
+            .partition::<Vec<_>, _>(|reason| reason.code.grade() == Grade::G5);
+        refusals.extend(invalid.chain(conflicts));
+        reasons.extend(differences);
+    }
+    if refusals.is_empty() { Ok(Point { scenario, reading, warm: warms_up(sweep), reasons }) } else { Err(refusals) }
 }
 
 /// What of the client is not repeated.
@@ -96,24 +144,31 @@ fn client(sweep: &Sweep) -> GradeReason {
 /// Reads the launch line in the spellings of the release it was written for.
 ///
 /// A build of no release says nothing of its spellings: the modelled release's are tried, then those of each release that is known to
-/// have had others, newest first.
-fn read_line(scenario: &mut Scenario, build: Build<'_>) -> Result<(Stated, Option<GradeReason>), GradeReason> {
+/// have had others, newest first; the first under which least is refused is taken.
+fn read_line(scenario: &mut Scenario, build: Build<'_>) -> Result<(Reading, Option<GradeReason>), GradeReason> {
     if let Build::Release(release) = build {
         scenario.engine.written_for = Some(release.to_owned());
-        return launch_line(scenario).map(|stated| (stated, None)).map_err(|error| refusal::of_line(&error));
+        return estimated_line(scenario).map(|reading| (reading, None)).map_err(|error| refusal::of_line(&error));
     }
-    let unread = match launch_line(scenario) {
-        Ok(stated) => return Ok((stated, None)),
-        Err(error) => refusal::of_line(&error),
-    };
+    let mut best = (estimated_line(scenario).map_err(|error| refusal::of_line(&error))?, None);
     for release in releases_with_spellings() {
+        if best.0.refusals.is_empty() {
+            break;
+        }
         scenario.engine.written_for = Some(release.to_owned());
-        if let Ok(stated) = launch_line(scenario) {
-            let text = format!("the build is of no release; its launch line is read in the spellings of {release}");
-            return Ok((stated, Some(GradeReason::new(ReasonCode::SpellingsAssumed, release, text))));
+        if let Ok(reading) = estimated_line(scenario)
+            && reading.refusals.len() < best.0.refusals.len()
+        {
+            best = (reading, Some(release));
         }
     }
-    Err(unread)
+    let (reading, release) = best;
+    scenario.engine.written_for = release.map(str::to_owned);
+    let assumed = release.map(|release| {
+        let text = format!("the build is of no release; its launch line is read in the spellings of {release}");
+        GradeReason::new(ReasonCode::SpellingsAssumed, release, text)
+    });
+    Ok((reading, assumed))
 }
 
 /// Releases whose spellings the engine's table translates, newest first.
@@ -126,14 +181,8 @@ fn releases_with_spellings() -> Vec<&'static str> {
     releases
 }
 
-/// Gives the scenario the catalog's name of the model that the launch line serves.
-fn in_catalog(scenario: &mut Scenario, sweep: &Sweep, served: &str, world: &World) -> Result<(), GradeReason> {
-    let missing = |kind: &str, name: &str| GradeReason::new(ReasonCode::NotInCatalog, name, format!("no {kind} `{name}` in the catalog"));
-    world.catalog.resolve(served).ok_or_else(|| missing("model", served))?.clone_into(&mut scenario.model);
-    if world.catalog.chips().all(|chip| chip != sweep.gpu) {
-        return Err(missing("chip", &sweep.gpu));
-    }
-    Ok(())
+fn not_in_catalog(kind: &str, name: &str) -> GradeReason {
+    GradeReason::new(ReasonCode::NotInCatalog, name, format!("no {kind} `{name}` in the catalog"))
 }
 
 /// Looks at nothing.

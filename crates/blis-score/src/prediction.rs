@@ -56,6 +56,10 @@ pub struct Prediction {
     pub refused: Option<String>,
     /// Share of priced time by how its coefficients were obtained.
     pub price_ranks: Option<IndexMap<Method, f64>>,
+    /// Share of priced time by what is priced.
+    pub price_primitives: Option<IndexMap<String, f64>>,
+    /// Share of priced time outside the range its coefficients were fitted in.
+    pub extrapolated: Option<f64>,
     /// The frame of the run; null where it did not run.
     pub frame: Option<PointFrame>,
     /// Simulated seconds of the run.
@@ -125,13 +129,18 @@ impl Prediction {
             grade_reasons: reasons,
             refused: None,
             price_ranks: Some(result.prices.by_method.clone()),
+            price_primitives: Some(result.prices.by_primitive.clone()),
+            extrapolated: Some(result.prices.extrapolated),
             frame: Some(frame),
             seconds: Some(result.frame.window_end_s),
         })
     }
 
-    /// A point without figures.
-    pub(crate) fn refused(sweep: &Sweep, concurrency: u32, reason: GradeReason) -> Self {
+    /// A point without figures, and every reason why.
+    pub(crate) fn refused(sweep: &Sweep, concurrency: u32, mut reasons: Vec<GradeReason>) -> Self {
+        reasons.sort();
+        reasons.dedup();
+        let texts: Vec<&str> = reasons.iter().map(|reason| reason.text.as_str()).collect();
         Self {
             scenario: sweep.scenario.clone(),
             label: sweep.label.clone(),
@@ -148,9 +157,11 @@ impl Prediction {
             kv_tokens: None,
             preemptions: None,
             grade: Grade::G5,
-            refused: Some(reason.text.clone()),
-            grade_reasons: vec![reason],
+            refused: Some(texts.join("; ")),
+            grade_reasons: reasons,
             price_ranks: None,
+            price_primitives: None,
+            extrapolated: None,
             frame: None,
             seconds: None,
         }

@@ -5,7 +5,7 @@
 //! the server read it from a disk.
 
 use blis_contracts::provenance::ResolvedSetting;
-use blis_vllm::config::Stated;
+use blis_vllm::config::Reading;
 use serde_json::Value;
 
 use crate::grade::{GradeReason, ReasonCode};
@@ -66,8 +66,10 @@ fn is_release(text: &str) -> bool {
     text.split('.').count() == 3 && text.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Compares the log with the launch line and the image: the differences that grade a point, or the conflict that leaves it unscored.
-pub(crate) fn check(sweep: &Sweep, concurrency: u32, build: Build<'_>, stated: &Stated) -> Result<Vec<GradeReason>, GradeReason> {
+/// Compares the log with the launch line and the image: the differences that grade a point, and the conflicts that leave it unscored.
+/// What an estimation rule stands in for was stated all the same.
+pub(crate) fn check(sweep: &Sweep, concurrency: u32, build: Build<'_>, reading: &Reading) -> Vec<GradeReason> {
+    let stated = &reading.stated;
     let mut reasons = Vec::new();
     if sweep.settings.is_none() {
         let text = "no server log was kept: what the launch line leaves out follows the modelled release's own rules";
@@ -76,38 +78,42 @@ pub(crate) fn check(sweep: &Sweep, concurrency: u32, build: Build<'_>, stated: &
     let conflict = |name: &str, text: String| GradeReason::new(ReasonCode::ValueConflict, name, text);
     for (name, passed) in sweep.passed(concurrency) {
         if name == MODEL {
-            reasons.extend(checkpoint(passed, stated.model())?);
+            reasons.extend(checkpoint(passed, stated.model()));
+            continue;
+        }
+        if reading.estimates.iter().any(|estimated| estimated.field.key == name) {
             continue;
         }
         match stated.value(name) {
             Some(value) if same(value, passed) => {}
-            Some(value) => return Err(conflict(name, format!("the launch line states {name} = {value}, the server's log {passed}"))),
+            Some(value) => reasons.push(conflict(name, format!("the launch line states {name} = {value}, the server's log {passed}"))),
             None => {
-                return Err(conflict(name, format!("the server's log has {name} = {passed} as passed, the launch line does not state it")));
+                reasons
+                    .push(conflict(name, format!("the server's log has {name} = {passed} as passed, the launch line does not state it")));
             }
         }
     }
     let logged = sweep.resolved(concurrency).find(|(name, _)| *name == VERSION).and_then(|(_, version)| version.as_str());
-    match (build, logged) {
-        (Build::Release(release), Some(logged)) if release != logged => {
-            Err(conflict(VERSION, format!("the image is of release {release}, the server's log says {logged}")))
-        }
-        (Build::Release(_) | Build::Nightly(_) | Build::Custom(_), _) => Ok(reasons),
+    if let (Build::Release(release), Some(logged)) = (build, logged)
+        && release != logged
+    {
+        reasons.push(conflict(VERSION, format!("the image is of release {release}, the server's log says {logged}")));
     }
+    reasons
 }
 
 /// A checkpoint read from a folder is taken to be the one the launch line names where the folder has its name.
-fn checkpoint(passed: &Value, stated: &str) -> Result<Option<GradeReason>, GradeReason> {
+fn checkpoint(passed: &Value, stated: &str) -> Option<GradeReason> {
     let passed = passed.as_str().unwrap_or_default();
     let last = |name: &str| name.rsplit('/').next().map(str::to_owned);
     if passed == stated {
-        Ok(None)
+        None
     } else if passed.starts_with('/') && last(passed) == last(stated) {
         let text = format!("the server read {passed}, taken to hold {stated}");
-        Ok(Some(GradeReason::new(ReasonCode::LocalCheckpoint, stated, text)))
+        Some(GradeReason::new(ReasonCode::LocalCheckpoint, stated, text))
     } else {
         let text = format!("the launch line states the checkpoint {stated}, the server's log {passed}");
-        Err(GradeReason::new(ReasonCode::ValueConflict, MODEL, text))
+        Some(GradeReason::new(ReasonCode::ValueConflict, MODEL, text))
     }
 }
 
@@ -146,11 +152,11 @@ mod tests {
 
     #[test]
     fn a_folder_named_after_the_checkpoint_is_taken_for_it_and_no_other_is() {
-        let check = |passed: &str| checkpoint(&Value::from(passed), "openai/gpt-oss-20b").map(|reason| reason.map(|reason| reason.code));
-        assert_eq!(check("openai/gpt-oss-20b"), Ok(None));
-        assert_eq!(check("/models/gpt-oss-20b"), Ok(Some(ReasonCode::LocalCheckpoint)));
-        assert_eq!(check("/models/gpt-oss-120b").unwrap_err().code, ReasonCode::ValueConflict);
-        assert_eq!(check("someone/gpt-oss-20b").unwrap_err().code, ReasonCode::ValueConflict);
+        let check = |passed: &str| checkpoint(&Value::from(passed), "openai/gpt-oss-20b").map(|reason| reason.code);
+        assert_eq!(check("openai/gpt-oss-20b"), None);
+        assert_eq!(check("/models/gpt-oss-20b"), Some(ReasonCode::LocalCheckpoint));
+        assert_eq!(check("/models/gpt-oss-120b"), Some(ReasonCode::ValueConflict));
+        assert_eq!(check("someone/gpt-oss-20b"), Some(ReasonCode::ValueConflict));
     }
 
     #[test]

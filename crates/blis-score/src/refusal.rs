@@ -1,7 +1,7 @@
 //! From the error of whoever refused a point to its reason. The engine's reader decides what is modelled; this only names its verdict.
 
 use blis_sim::RunError;
-use blis_vllm::config::ConfigError;
+use blis_vllm::config::{ConfigError, Field};
 use blis_vllm::lowering::LoweringError;
 use blis_vllm::startup::StartError;
 
@@ -36,6 +36,9 @@ pub(crate) fn of_line(error: &ConfigError) -> GradeReason {
         | ConfigError::WrongType { name, .. }
         | ConfigError::InvalidChoice { name, .. }
         | ConfigError::OutOfRange { name, .. } => (ReasonCode::FieldNotInRelease, name.clone()),
+        ConfigError::NotModelled { name, value, .. } if Field::called(name).is_some_and(|field| field.names_code(value)) => {
+            (ReasonCode::CodeNotVisible, name.clone())
+        }
         ConfigError::NotModelled { name, .. } => (ReasonCode::FieldNotModelled, name.clone()),
         ConfigError::VariableTwice { name } => (ReasonCode::ValueConflict, name.clone()),
         ConfigError::MutuallyExclusive { first, second } => (ReasonCode::ValueConflict, format!("{first}, {second}")),

@@ -19,7 +19,7 @@ pub use paired::{Latency, Outcome, Paired, PairedLane};
 pub use sweep::{Band, Deployment, MeasuredPoint, PeerPoint, PointSummary, Simulated, SweepSummary, Tier};
 
 /// The version of this document. A reader refuses every other.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The document's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

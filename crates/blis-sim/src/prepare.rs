@@ -8,7 +8,7 @@ use blis_contracts::scenario::{EngineChoice, Pool, Scenario};
 use blis_contracts::step::{PrefillRow, RankStep, StepShape};
 use blis_contracts::strict::{Problem, did_you_mean};
 use blis_kernel::{CostModel, PricedEnvironment, RoutingBalance};
-use blis_vllm::config::{ConfigError, Launch, Place, Stated, read};
+use blis_vllm::config::{ConfigError, Launch, Place, Reading, Stated, read as read_strictly, read_estimating};
 use blis_vllm::engine::VllmEngine;
 use blis_vllm::startup::{KvPool, Site, StartError, start};
 
@@ -98,6 +98,15 @@ impl Prepared {
 
 /// Builds the engine of a validated scenario's one pool.
 pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError> {
+    prepare_with(scenario, None, world)
+}
+
+/// The same, where what the launch line states has been read, and estimated, already.
+pub fn prepare_stated(scenario: &Scenario, stated: &Stated, world: &World) -> Result<Prepared, RunError> {
+    prepare_with(scenario, Some(stated), world)
+}
+
+fn prepare_with(scenario: &Scenario, read: Option<&Stated>, world: &World) -> Result<Prepared, RunError> {
     let pool = &scenario.pools[0];
     let choice = scenario.engine_of(pool);
     let at = |path: &str, message: String| RunError::Scenario(Problem::new(path, message));
@@ -114,7 +123,10 @@ pub fn prepare(scenario: &Scenario, world: &World) -> Result<Prepared, RunError>
     let coefficients = world.registry.chip(&group.hardware).map_err(|error| at(&hardware_path, error.to_string()))?;
 
     let launch_path = launch_path(pool);
-    let stated = stated(pool, choice).map_err(|error| does_not_start(pool, error.into()))?;
+    let stated = match read {
+        Some(stated) => stated.clone(),
+        None => read_line(pool, choice, read_strictly).map_err(|error| does_not_start(pool, error.into()))?,
+    };
     if world.catalog.resolve(stated.model()) != Some(graph.name.as_str()) {
         let message = format!("serves `{}`, which is not `{}`, the model of the scenario", stated.model(), graph.name);
         return Err(at(launch_path, message));
@@ -139,14 +151,14 @@ fn not_in_catalog<'a>(path: &str, error: &CatalogError, known: impl Fn() -> Vec<
     })
 }
 
-/// What the launch line of a scenario's one pool states.
-pub fn launch_line(scenario: &Scenario) -> Result<Stated, ConfigError> {
+/// What the launch line of a scenario's one pool states, the engine's estimation rules in the place of what is not modelled.
+pub fn estimated_line(scenario: &Scenario) -> Result<Reading, ConfigError> {
     let pool = &scenario.pools[0];
-    stated(pool, scenario.engine_of(pool))
+    read_line(pool, scenario.engine_of(pool), read_estimating)
 }
 
 /// Reads a pool's launch line.
-fn stated(pool: &Pool, choice: &EngineChoice) -> Result<Stated, ConfigError> {
+fn read_line<T>(pool: &Pool, choice: &EngineChoice, read: impl FnOnce(Launch<'_>) -> Result<T, ConfigError>) -> Result<T, ConfigError> {
     let args = pool.args.as_ref().map(|args| args.clone().into_iter().collect());
     let env: Vec<(String, String)> = pool.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     read(Launch { command: pool.command.as_deref(), args: args.as_ref(), env: &env, written_for: choice.written_for.as_deref() })

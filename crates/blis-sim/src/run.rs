@@ -48,7 +48,18 @@ pub struct RunStatistics {
 
 /// Runs a validated scenario.
 pub fn run(scenario: &Scenario, origin: &Origin, world: &World, observer: &mut dyn Observer) -> Result<Run, RunError> {
-    let Prepared { engine, mut environment, memory, kv, notes } = prepare(scenario, world)?;
+    run_prepared(scenario, prepare(scenario, world)?, origin, world, observer)
+}
+
+/// Runs what was prepared from a validated scenario.
+pub fn run_prepared(
+    scenario: &Scenario,
+    prepared: Prepared,
+    origin: &Origin,
+    world: &World,
+    observer: &mut dyn Observer,
+) -> Result<Run, RunError> {
+    let Prepared { engine, mut environment, memory, kv, notes } = prepared;
     let sources = sources(&scenario.workload, scenario.frame.stop.requests, scenario.seed)
         .map_err(|error| RunError::Scenario(Problem::new(error.path, error.message)))?;
     let plan = engine.plan().clone();

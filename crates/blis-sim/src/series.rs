@@ -62,7 +62,7 @@ impl Recorder {
         mix.steps += 1;
         mix.requests += u64::from(ticket.requests);
         mix.tokens += u64::from(ticket.tokens);
-        self.busy[kind] = self.busy[kind] + ticket.end.since(ticket.start);
+        self.busy[kind] += ticket.end.since(ticket.start);
         self.spread(ticket.start, ticket.end, |bin, us| bin.device[kind] += us);
     }
 

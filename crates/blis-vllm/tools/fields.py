@@ -483,6 +483,51 @@ def apply_status(rows, status):
     return reasons
 
 
+def apply_estimates(rows, status):
+    """Gives fields their estimation rules, where these are not what their status says, and returns the rules."""
+    by_key, rules = {r["key"]: r for r in rows}, []
+    grouped = [
+        {"rule": g["estimate"], "because": g["because"], "fields": g["fields"]} for g in status["group"] if "estimate" in g
+    ]
+    for entry in grouped + status["estimate"]:
+        rule = {k: entry[k] for k in ("rule", "value", "because", "preserves", "valid_when") if k in entry}
+        wanted = {"unset": {"rule", "because"}, "stand_in": {"rule", "because", "value", "preserves", "valid_when"}}.get(rule["rule"])
+        if set(rule) != wanted:
+            raise SystemExit(f"status.toml: the estimation rule {rule} states {sorted(rule)}, it must state {sorted(wanted or ())}")
+        if rule not in rules:
+            rules.append(rule)
+        for key in [k for clause in rule.get("valid_when", []) for k in clause]:
+            if key not in by_key:
+                raise SystemExit(f"status.toml: an estimation rule holds where {key} has a value, which this release lacks")
+        for pattern in entry["fields"]:
+            hit = [r for r in rows if fnmatch.fnmatchcase(r["key"], pattern)]
+            if not hit:
+                raise SystemExit(f"status.toml: an estimation rule is for {pattern!r}, which covers no field of this release")
+            for r in hit:
+                if "estimate" in r and rules[r["estimate"]] != rule:
+                    raise SystemExit(f"status.toml: {r['key']} has two estimation rules")
+                r["estimate"] = rules.index(rule)
+    return rules
+
+
+def apply_code(rows, status):
+    """Marks the fields that can name code."""
+    by_key = {r["key"]: r for r in rows}
+    for entry in status["code"]:
+        if entry["names"] not in ("any", "path") and not entry["names"].startswith("key:"):
+            raise SystemExit(f"status.toml: code is named by {entry['names']!r}")
+        for key in entry["fields"]:
+            if key not in by_key:
+                raise SystemExit(f"status.toml: {key} is said to name code, and this release lacks it")
+            by_key[key]["code"] = entry["names"]
+    unmarked = [
+        r["key"] for r in rows
+        if re.search(r"(_cls|_plugin|_plugins|_class_overrides|_processors|PLUGINS)$", r["key"]) and "code" not in r
+    ]
+    if unmarked:
+        raise SystemExit("status.toml does not say how these name code: " + ", ".join(unmarked))
+
+
 def check_formerly(rows, formerly):
     keys = {r["key"] for r in rows}
     flags = {f for r in rows for f in r.get("flags", [])}
@@ -523,20 +568,21 @@ def setting_rs(rows):
     return "\n".join(lines)
 
 
-def fields_json(rows, reasons, formerly):
+def fields_json(rows, reasons, estimates, formerly):
     def compact(value):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
     # The reader borrows every text but defaults from the embedded file, which only texts without escapes allow.
-    for r in rows + formerly["row"]:
+    for r in rows + formerly["row"] + estimates:
         if "\\" in compact({k: v for k, v in r.items() if k != "default"}):
             raise SystemExit(f"a text of {r.get('key', r.get('old'))} needs an escape in JSON")
+    rules = ",\n".join(compact(r) for r in estimates)
     body = ",\n".join(compact(r) for r in rows)
     old = ",\n".join(compact(r) for r in formerly["row"])
     if "\\" in compact(reasons):
         raise SystemExit("a reason needs an escape in JSON")
     why = ",\n".join(compact(r) for r in reasons)
-    return f'{{"reasons":[\n{why}\n],\n"fields":[\n{body}\n],\n"formerly":[\n{old}\n]}}\n'
+    return f'{{"reasons":[\n{why}\n],\n"estimates":[\n{rules}\n],\n"fields":[\n{body}\n],\n"formerly":[\n{old}\n]}}\n'
 
 
 def check_release(wheel):
@@ -560,8 +606,10 @@ def main(argv):
     if twice:
         raise SystemExit("two rows of one name: " + ", ".join(twice))
     reasons = apply_status(rows, status)
+    estimates = apply_estimates(rows, status)
+    apply_code(rows, status)
     check_formerly(rows, formerly)
-    wanted = {DATA / "fields.json": fields_json(rows, reasons, formerly), SETTING_RS: setting_rs(rows)}
+    wanted = {DATA / "fields.json": fields_json(rows, reasons, estimates, formerly), SETTING_RS: setting_rs(rows)}
     if len(argv) == 3:
         stale = [p.name for p, text in wanted.items() if not p.exists() or p.read_text() != text]
         if stale:

@@ -12,6 +12,8 @@ use crate::quantity::{Scale, count, share, value};
 const HEIGHT: f64 = 120.0;
 /// Height of the time axis.
 const AXIS: f64 = 22.0;
+/// Room above the drawing.
+const TOP: f64 = 8.0;
 /// Where the drawing begins and ends from left to right.
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = WIDTH - 10.0;
@@ -59,7 +61,7 @@ fn of_pool(pool: &str, series: &Series) -> String {
 fn chart(label: &str, end_s: f64, most: f64, top: &str, lines: &[(&str, &[f64])]) -> String {
     let mut body = String::new();
     for (y, text) in [(0.0, top), (HEIGHT, "0")] {
-        write!(body, "<line class=\"rule\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{:.1}\" y2=\"{:.1}\"/>", y + 8.0, y + 8.0)
+        write!(body, "<line class=\"rule\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{:.1}\" y2=\"{:.1}\"/>", y + TOP, y + TOP)
             .expect("text takes anything");
         writeln!(body, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 6.0, y + 12.0, escape(text))
             .expect("text takes anything");
@@ -90,6 +92,10 @@ fn chart(label: &str, end_s: f64, most: f64, top: &str, lines: &[(&str, &[f64])]
 /// Averages of bins as a line of steps.
 fn points(values: &[f64], most: f64) -> String {
     let x = |bin: usize| LEFT + (RIGHT - LEFT) * bin as f64 / values.len() as f64;
-    let y = |value: f64| 8.0 + HEIGHT * (1.0 - value / most);
-    values.iter().enumerate().map(|(bin, value)| format!("{:.1},{:.1} {:.1},{:.1} ", x(bin), y(*value), x(bin + 1), y(*value))).collect()
+    let mut points = String::new();
+    for (bin, value) in values.iter().enumerate() {
+        let y = TOP + HEIGHT * (1.0 - value / most);
+        write!(points, "{:.1},{y:.1} {:.1},{y:.1} ", x(bin), x(bin + 1)).expect("text takes anything");
+    }
+    points
 }

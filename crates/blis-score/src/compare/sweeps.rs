@@ -66,6 +66,7 @@ fn point(key: &SweepKey, concurrency: u32, facts: &Facts<'_>, truth: &Answers, c
         ttft_error: errors.and_then(|point| point.ttft.mean),
         kv_pool_ratio: errors.and_then(|point| point.kv_pool_ratio),
         price_ranks: prediction.and_then(|prediction| prediction.price_ranks.clone()),
+        price_primitives: prediction.and_then(|prediction| prediction.price_primitives.clone()),
         peers: peers.iter().filter_map(peer).collect(),
     }
 }

@@ -62,6 +62,39 @@ fn a_point_that_cannot_run_is_a_line_with_its_reason_and_no_figure() {
     }
 }
 
+#[test]
+fn every_reason_why_a_point_cannot_run_is_told() {
+    let edits = [
+        ("h100", "h1000"),
+        ("openai/gpt-oss-20b", "nobody/nothing"),
+        ("FLAGS", "--no-such-flag 2 --data-parallel-size 2 --scheduler-cls my.own"),
+        ("\"inf\"", "8"),
+    ];
+    let [answer, ..] = &predicted(&sweep(&edits))[..] else { panic!("three points") };
+    let told: Vec<(ReasonCode, &str)> = answer.grade_reasons.iter().map(|reason| (reason.code, reason.subject.as_str())).collect();
+    let expected = [
+        (ReasonCode::CodeNotVisible, "--scheduler-cls"),
+        (ReasonCode::FieldNotModelled, "--data-parallel-size"),
+        (ReasonCode::FieldNotModelled, "client.request_rate"),
+        (ReasonCode::NotInCatalog, "h1000"),
+        (ReasonCode::NotInCatalog, "nobody/nothing"),
+        (ReasonCode::FieldNotInRelease, "--no-such-flag"),
+    ];
+    assert_eq!(told, expected);
+    let refused = answer.refused.as_ref().unwrap();
+    assert!(answer.grade_reasons.iter().all(|reason| refused.contains(&reason.text)), "{refused}");
+}
+
+#[test]
+fn a_setting_that_is_not_modelled_is_estimated_by_the_engines_rule_and_named() {
+    let [answer, ..] = &predicted(&sweep(&[("FLAGS", "--distributed-executor-backend ray")]))[..] else { panic!("three points") };
+    let reason = answer.grade_reasons.iter().find(|reason| reason.code == ReasonCode::SettingEstimated).unwrap();
+    assert_eq!((reason.subject.as_str(), answer.refused.as_ref()), ("--distributed-executor-backend", None));
+    assert!(reason.text.contains("ray is not modelled; it is left out"), "{reason:?}");
+    let [plain, ..] = &predicted(&sweep(&[]))[..] else { panic!("three points") };
+    assert_eq!(answer.mean_tpot_us, plain.mean_tpot_us);
+}
+
 /// The codes of the first point's reasons that are not about prices, and its grade.
 fn graded(edits: &[(&str, &str)]) -> (Vec<ReasonCode>, Grade) {
     let answer = predicted(&sweep(edits)).remove(0);

@@ -106,6 +106,8 @@ pub struct PointSummary {
     pub kv_pool_ratio: Option<f64>,
     /// Share of priced time by how its coefficients were obtained.
     pub price_ranks: Option<IndexMap<Method, f64>>,
+    /// Share of priced time by what is priced.
+    pub price_primitives: Option<IndexMap<String, f64>>,
     /// Other estimators' answers.
     pub peers: Vec<PeerPoint>,
 }

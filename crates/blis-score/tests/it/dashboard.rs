@@ -52,10 +52,10 @@ fn the_page_holds_everything_and_asks_nobody() {
 fn a_summary_of_another_version_is_refused_and_nothing_is_written() {
     let folder = folder("refused");
     let mut value = serde_json::to_value(made_up()).unwrap();
-    value["schema"] = 3.into();
+    value["schema"] = 2.into();
     let error = build(&Input::of("summary.json", value.to_string()), &folder).unwrap_err();
-    assert_eq!(error.to_string(), "summary.json:1: is a summary of version 3; this program reads version 2");
-    let error = build(&Input::of("summary.json", "{\"schema\": 2, \"kind\": \"ScoreSummary\""), &folder).unwrap_err();
+    assert_eq!(error.to_string(), "summary.json:1: is a summary of version 2; this program reads version 3");
+    let error = build(&Input::of("summary.json", "{\"schema\": 3, \"kind\": \"ScoreSummary\""), &folder).unwrap_err();
     assert!(error.to_string().starts_with("summary.json:1: EOF"), "{error}");
     assert!(!folder.exists());
 }

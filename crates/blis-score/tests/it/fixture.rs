@@ -85,7 +85,8 @@ fn answered(unit: &Value, concurrency: u32, factor: f64) -> Value {
         "scenario": unit["scenario"], "label": unit["label"], "concurrency": concurrency, "mean_ttft_us": ttft * factor, "mean_tpot_us": tpot * factor,
         "p50_ttft_us": ttft, "p90_ttft_us": ttft, "p99_ttft_us": ttft, "p50_tpot_us": tpot, "p90_tpot_us": tpot, "p99_tpot_us": tpot,
         "output_tok_s": 100.0, "kv_tokens": 1500, "preemptions": 0, "grade": if concurrency == 2 { "G2" } else { "G4" }, "grade_reasons": reasons,
-        "refused": null, "price_ranks": {"measured": 0.75, "roofline": 0.25}, "seconds": 10.0,
+        "refused": null, "price_ranks": {"measured": 0.75, "roofline": 0.25},
+        "price_primitives": {"gemm": 0.7, "attention_decode": 0.3}, "extrapolated": 0.125, "seconds": 10.0,
         "frame": {"start": "empty", "warm_up": 0, "stop": "10 requests", "window_start_s": 0.0, "window_end_s": 10.0, "concurrency": 1.5},
     })
 }
@@ -95,7 +96,8 @@ fn refused(unit: &Value, concurrency: u32) -> Value {
     json!({
         "scenario": unit["scenario"], "label": unit["label"], "concurrency": concurrency, "mean_ttft_us": null, "mean_tpot_us": null,
         "p50_ttft_us": null, "p90_ttft_us": null, "p99_ttft_us": null, "p50_tpot_us": null, "p90_tpot_us": null, "p99_tpot_us": null,
-        "output_tok_s": null, "kv_tokens": null, "preemptions": null, "grade": "G5", "grade_reasons": [{"code": "engine_unsupported", "subject": "other", "text": reason}], "refused": reason, "price_ranks": null, "frame": null, "seconds": null,
+        "output_tok_s": null, "kv_tokens": null, "preemptions": null, "grade": "G5", "grade_reasons": [{"code": "engine_unsupported", "subject": "other", "text": reason}], "refused": reason, "price_ranks": null,
+        "price_primitives": null, "extrapolated": null, "frame": null, "seconds": null,
     })
 }
 

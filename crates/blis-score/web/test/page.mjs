@@ -81,7 +81,7 @@ async function numbers(run, by = summary.lanes[0].dimension) {
   for (const [path, value, text] of shown) {
     const stated = path.split(".").reduce((value, key) => value?.[key], summary) ?? null;
     assert.equal(value === null ? null : Number(value), stated, path);
-    if (value !== null && /^[+−]?\d+\.\d %$/.test(text) && !path.includes("price_ranks")) {
+    if (value !== null && /^[+−]?\d+\.\d %$/.test(text) && !/price_(ranks|primitives)/.test(path)) {
       const read = Number(text.replace("−", "-").replace(" %", ""));
       assert.ok(Math.abs(read - stated) <= 0.05 + 1e-9, `${path} reads ${text} but is ${stated}`);
     }
@@ -150,6 +150,7 @@ async function views(open, run) {
   const text = await run("return document.querySelector('#sweeps tr.why').textContent");
   for (const reason of point.grade_reasons) assert.ok(text.includes(reason.text), `${reason.text} is not among the details`);
   for (const method of Object.keys(point.price_ranks)) assert.ok(text.includes(method.replaceAll("_", " ")), `${method} is not among the prices`);
+  for (const primitive of Object.keys(point.price_primitives ?? {})) assert.ok(text.includes(primitive.replaceAll("_", " ")), `${primitive} is not among what the time goes to`);
   await numbers(run, "concurrency");
 }
 

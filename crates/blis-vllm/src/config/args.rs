@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::error::ConfigError;
 use super::formerly::{self, Release};
 use super::nested;
-use super::statements::Statements;
+use super::statements::{Statements, Unsettled};
 use super::table::{Field, Kind, Spelling, flags, nearest, spelling, spellings_from};
 use super::value::{from_word, json};
 
@@ -19,8 +19,8 @@ pub(super) struct Arguments {
     pub(super) model: Option<String>,
     /// Everything else.
     pub(super) statements: Statements,
-    /// Spellings of earlier releases, with their values, in order.
-    pub(super) former: Vec<(String, Value)>,
+    /// What is not settled by reading the words alone.
+    pub(super) unsettled: Unsettled,
 }
 
 /// The map form as a list of words: upstream's rule for `--config` files.
@@ -48,20 +48,29 @@ pub(super) fn words_of(map: &Map<String, Value>) -> Vec<String> {
     words
 }
 
-/// Reads an argument list of a line written for `release`.
+/// Reads an argument list of a line written for `release`. An argument that is refused is left out, with the words up to the next flag.
 pub(super) fn read(words: &[String], release: Option<Release>) -> Result<Arguments, ConfigError> {
     let mut out = Arguments::default();
     let (words, dotted) = take_dotted(words)?;
     let mut at = 0;
     while at < words.len() {
-        at = read_one(&words, at, release, &mut out)?;
+        at = read_one(&words, at, release, &mut out).unwrap_or_else(|error| {
+            out.unsettled.refusals.push(error);
+            at + 1 + words[at + 1..].iter().take_while(|word| !is_flag(word)).count()
+        });
     }
     for (flag, object) in dotted {
-        let found = find(&flag, None)?;
+        let found = match find(&flag, None) {
+            Ok(found) => found,
+            Err(error) => {
+                out.unsettled.refusals.push(error);
+                continue;
+            }
+        };
         if found.field.kind == Kind::Nested && out.statements.has(found.field) {
             out.statements.notes.push(format!("{flag} is given both as JSON and by keys; upstream keeps the keys only"));
         }
-        state(&mut out, found.field, Value::Object(object), &flag, release)?;
+        state(&mut out, found.field, Value::Object(object), &flag, release);
     }
     Ok(out)
 }
@@ -170,7 +179,7 @@ fn read_one(words: &[String], at: usize, release: Option<Release>, out: &mut Arg
             (_, Some(value)) => Value::from(value),
             (_, None) => Value::from(words.get(at + 1).ok_or_else(|| missing(name, "one argument"))?.as_str()),
         };
-        out.former.push((name.to_owned(), value));
+        out.unsettled.former.push((name.to_owned(), value));
         return Ok(at + 1 + if inline.is_some() { 0 } else { takes });
     }
     let found = find(name, formerly::hint(name))?;
@@ -179,7 +188,7 @@ fn read_one(words: &[String], at: usize, release: Option<Release>, out: &mut Arg
     if out.statements.has(found.field) {
         out.statements.notes.push(format!("{name} is given more than once; the last one counts"));
     }
-    state(out, found.field, value, &words[at..=at + used].join(" "), release)?;
+    state(out, found.field, value, &words[at..=at + used].join(" "), release);
     Ok(at + 1 + used)
 }
 
@@ -218,14 +227,13 @@ fn value_of(found: Spelling, name: &str, inline: Option<&str>, following: &[Stri
     Ok((Value::Array(items), used))
 }
 
-fn state(out: &mut Arguments, field: &'static Field, value: Value, words: &str, release: Option<Release>) -> Result<(), ConfigError> {
+fn state(out: &mut Arguments, field: &'static Field, value: Value, words: &str, release: Option<Release>) {
     if let (Kind::Nested, Value::Object(object)) = (field.kind, &value) {
         out.statements.forget_keys_of(field);
-        out.former.retain(|(old, _)| !old.starts_with(&format!("{}.", field.key)));
-        nested::state(&mut out.statements, field, object, release, &mut out.former)?;
+        out.unsettled.former.retain(|(old, _)| !old.starts_with(&format!("{}.", field.key)));
+        nested::state(&mut out.statements, field, object, release, &mut out.unsettled);
     }
     out.statements.state(field, value, words.to_owned());
-    Ok(())
 }
 
 /// The flag of that name, or the only flag it abbreviates.

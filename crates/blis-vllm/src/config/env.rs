@@ -6,27 +6,20 @@ use serde_json::Value;
 
 use super::error::ConfigError;
 use super::formerly::{self, Release};
-use super::statements::Statements;
+use super::statements::{Statements, Unsettled};
 use super::table::{Field, fields, nearest};
 use super::value::from_word;
 
-/// States one variable. A variable of an earlier release waits in `former` for translation.
-pub(super) fn state(
-    statements: &mut Statements,
-    name: &str,
-    word: &str,
-    release: Option<Release>,
-    former: &mut Vec<(String, Value)>,
-) -> Result<(), ConfigError> {
+/// States one variable. A variable of an earlier release waits for translation.
+pub(super) fn state(statements: &mut Statements, name: &str, word: &str, release: Option<Release>, out: &mut Unsettled) {
     match Field::named(name).filter(|field| field.is_variable()) {
-        Some(field) => {
-            let value = from_word(field, word)?;
-            statements.state(field, value, format!("{name}={word}"));
-        }
-        None if formerly::takes(name, release).is_some() => former.push((name.to_owned(), Value::from(word))),
-        None => return Err(unknown(name)),
+        Some(field) => match from_word(field, word) {
+            Ok(value) => statements.state(field, value, format!("{name}={word}")),
+            Err(error) => out.refusals.push(error),
+        },
+        None if formerly::takes(name, release).is_some() => out.former.push((name.to_owned(), Value::from(word))),
+        None => out.refusals.push(unknown(name)),
     }
-    Ok(())
 }
 
 fn unknown(name: &str) -> ConfigError {

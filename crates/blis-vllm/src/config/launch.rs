@@ -8,8 +8,8 @@ use super::env;
 use super::error::ConfigError;
 use super::formerly::{self, Release};
 use super::setting::Setting;
-use super::statements::Statements;
-use super::table::Field;
+use super::statements::{Statements, Unsettled};
+use super::table::{Estimation, Field};
 use super::value::shown;
 
 /// How a pool's engine is launched, as a scenario states it.
@@ -51,8 +51,76 @@ impl Stated {
     }
 }
 
-/// Reads a launch line.
+/// A launch line read as far as it goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// What it states, without what was refused.
+    pub stated: Stated,
+    /// What an estimation rule stands in for.
+    pub estimates: Vec<Estimated>,
+    /// What neither the port models nor a rule stands in for, in the order of the line.
+    pub refusals: Vec<ConfigError>,
+}
+
+/// A value that is not modelled, and what takes its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Estimated {
+    /// The setting.
+    pub field: &'static Field,
+    /// The value the line states.
+    pub stated: String,
+}
+
+impl Estimated {
+    /// What takes the value's place, in a sentence.
+    pub fn account(&self) -> String {
+        let (name, stated) = (self.field.name(), &self.stated);
+        match self.field.estimation() {
+            Estimation::StandIn(rule) => {
+                format!("{name} = {stated} is not modelled; {} stands in for it: {} ({})", rule.value, rule.because, rule.preserves)
+            }
+            Estimation::Unset(why) => {
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                format!("{name} = {stated} is not modelled; it is left out, so that the engine resolves its default{why}")
+            }
+            Estimation::None => format!("{name} = {stated} is not modelled"),
+        }
+    }
+}
+
+/// Reads a launch line, every value of which must be modelled or inert.
 pub fn read(launch: Launch<'_>) -> Result<Stated, ConfigError> {
+    let mut unsettled = Unsettled::default();
+    let stated = gather(launch, &mut unsettled);
+    if unsettled.refusals.is_empty() {
+        let stated = stated?;
+        return match stated.statements.not_modelled().into_iter().next() {
+            Some((_, refusal)) => Err(refusal),
+            None => Ok(stated),
+        };
+    }
+    Err(unsettled.refusals.swap_remove(0))
+}
+
+/// Reads the launch line of a run that is to be estimated: where a value is not modelled, its field's estimation rule applies. An error is
+/// of a line that cannot be read at all.
+pub fn read_estimating(launch: Launch<'_>) -> Result<Reading, ConfigError> {
+    let mut unsettled = Unsettled::default();
+    let mut stated = gather(launch, &mut unsettled)?;
+    let mut reading = (Vec::new(), unsettled.refusals);
+    for (field, refusal) in stated.statements.not_modelled() {
+        let value = stated.value(field.key).map(shown).unwrap_or_default();
+        if !field.names_code(&value) && stated.statements.estimate(field) {
+            reading.0.push(Estimated { field, stated: value });
+        } else {
+            reading.1.push(refusal);
+        }
+    }
+    Ok(Reading { stated, estimates: reading.0, refusals: reading.1 })
+}
+
+/// What a launch line states. Statements that are refused are left out; the rest is an error only where the line makes no sense.
+fn gather(launch: Launch<'_>, unsettled: &mut Unsettled) -> Result<Stated, ConfigError> {
     let release = launch.written_for.map(Release::written_for).transpose()?;
     let (words, line_env, positional) = match (launch.command, launch.args) {
         (Some(line), None) => {
@@ -63,20 +131,22 @@ pub fn read(launch: Launch<'_>) -> Result<Stated, ConfigError> {
         (Some(_), Some(_)) => return Err(ConfigError::CommandOrArgs { found: "both are given" }),
         (None, None) => return Err(ConfigError::CommandOrArgs { found: "neither is given" }),
     };
-    let Arguments { model: tag, mut statements, mut former } = args::read(&words, release)?;
+    let Arguments { model: tag, mut statements, unsettled: open } = args::read(&words, release)?;
+    *unsettled = open;
     for (name, word) in launch.env.iter().chain(&line_env) {
         if line_env.iter().any(|(other, _)| other == name) && launch.env.iter().any(|(other, _)| other == name) {
             return Err(ConfigError::VariableTwice { name: name.clone() });
         }
-        env::state(&mut statements, name, word, release, &mut former)?;
+        env::state(&mut statements, name, word, release, unsettled);
     }
     let ranks = statements.get(Setting::TensorParallelSize).and_then(|s| s.value.as_u64()).and_then(|n| u32::try_from(n).ok());
-    for (old, value) in former {
-        if !formerly::translate(&mut statements, &old, &value, release, ranks.unwrap_or(1))? {
-            return Err(ConfigError::UnknownFlag { flag: old, hint: String::new() });
+    for (old, value) in std::mem::take(&mut unsettled.former) {
+        match formerly::translate(&mut statements, &old, &value, release, ranks.unwrap_or(1)) {
+            Ok(true) => {}
+            Ok(false) => unsettled.refusals.push(ConfigError::UnknownFlag { flag: old, hint: String::new() }),
+            Err(error) => unsettled.refusals.push(error),
         }
     }
-    statements.check_modelled()?;
     let model = model_of(tag, positional, &statements)?;
     Ok(Stated { model, statements })
 }

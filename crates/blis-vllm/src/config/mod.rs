@@ -26,10 +26,10 @@ pub use choices::{
     MatmulPrecision, MoeBackend, SchedulingPolicy,
 };
 pub use error::{ConfigError, Place};
-pub use launch::{Launch, Stated, read};
+pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};
 pub use resolve::{Machine, resolve};
 pub use resolved::{
     AttentionSettings, CacheSettings, CompilationSettings, Explained, KernelSettings, PassSettings, Resolved, SchedulerSettings, Source,
 };
 pub use setting::Setting;
-pub use table::{Becomes, Field, Former, Kind, Status, fields, formerly as former_spellings};
+pub use table::{Becomes, Estimation, Field, Former, Kind, StandIn, Status, fields, formerly as former_spellings};

@@ -6,37 +6,36 @@ use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::formerly::{self, Release};
-use super::statements::Statements;
+use super::statements::{Statements, Unsettled};
 use super::table::{Field, Kind, fields, nearest};
 use super::value::{from_json, shown};
 
-/// States every key of `object`, the value of the JSON flag `flag`. Keys of earlier releases wait in `former` for translation.
+/// States every key of `object`, the value of the JSON flag `flag`. Keys of earlier releases wait for translation.
 pub(super) fn state(
     statements: &mut Statements,
     flag: &'static Field,
     object: &Map<String, Value>,
     release: Option<Release>,
-    former: &mut Vec<(String, Value)>,
-) -> Result<(), ConfigError> {
+    out: &mut Unsettled,
+) {
     for (key, value) in object {
         let path = format!("{}.{key}", flag.key);
         match Field::named(&path) {
             Some(field) if field.kind == Kind::Nested => match value {
-                Value::Object(inner) => state(statements, field, inner, release, former)?,
+                Value::Object(inner) => state(statements, field, inner, release, out),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                     let wanted = "a JSON object".to_owned();
-                    return Err(ConfigError::WrongType { name: path, value: value.to_string(), wanted });
+                    out.refusals.push(ConfigError::WrongType { name: path, value: value.to_string(), wanted });
                 }
             },
-            Some(field) => {
-                let value = from_json(field, value)?;
-                statements.state(field, value.clone(), format!("{path} = {}", shown(&value)));
-            }
-            None if formerly::takes(&path, release).is_some() => former.push((path, value.clone())),
-            None => return Err(unknown_key(flag, key, &path)),
+            Some(field) => match from_json(field, value) {
+                Ok(value) => statements.state(field, value.clone(), format!("{path} = {}", shown(&value))),
+                Err(error) => out.refusals.push(error),
+            },
+            None if formerly::takes(&path, release).is_some() => out.former.push((path, value.clone())),
+            None => out.refusals.push(unknown_key(flag, key, &path)),
         }
     }
-    Ok(())
 }
 
 fn unknown_key(flag: &Field, key: &str, path: &str) -> ConfigError {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::error::ConfigError;
 use super::resolved::Source;
 use super::setting::Setting;
-use super::table::{Field, Status, nearest};
+use super::table::{Estimation, Field, Status, nearest};
 use super::value::shown;
 
 /// One stated value.
@@ -19,6 +19,15 @@ pub(super) struct Statement {
     pub(super) source: Source,
     /// The words of the line, or the translation and its reason.
     pub(super) rule: String,
+}
+
+/// What reading leaves open: spellings to translate, and what was refused.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    /// Spellings of earlier releases, with their values, in order.
+    pub(super) former: Vec<(String, Value)>,
+    /// Refusals, in order.
+    pub(super) refusals: Vec<ConfigError>,
 }
 
 /// Everything a launch line states.
@@ -72,12 +81,28 @@ impl Statements {
         wanted.is_some_and(|wanted| self.by_key.get(key).is_some_and(|statement| statement.value == wanted))
     }
 
-    /// Refuses every value that this port does not model, in the order of the names.
-    pub(super) fn check_modelled(&self) -> Result<(), ConfigError> {
-        self.by_key.iter().try_for_each(|(key, statement)| {
+    /// Refusals of the values that this port does not model, in the order of the names.
+    pub(super) fn not_modelled(&self) -> Vec<(&'static Field, ConfigError)> {
+        let refused = |(key, statement): (&&'static str, &Statement)| {
             let field = Field::named(key).expect("statements are made about fields of the table");
-            check_one(field, &statement.value)
-        })
+            Some((field, check_one(field, &statement.value).err()?))
+        };
+        self.by_key.iter().filter_map(refused).collect()
+    }
+
+    /// Puts a field's estimation rule in the place of what is stated for it. False where no rule is for the value.
+    pub(super) fn estimate(&mut self, field: &'static Field) -> bool {
+        match field.estimation() {
+            Estimation::None => false,
+            Estimation::Unset(_) => self.by_key.remove(field.key).is_some(),
+            Estimation::StandIn(rule) => {
+                let holds = rule.valid_when.iter().any(|clause| clause.iter().all(|(key, word)| self.states(key, word)));
+                let Some(value) = super::value::from_word(field, rule.value).ok().filter(|_| holds) else { return false };
+                let rule = format!("stands in: {}", rule.because);
+                self.insert(field, Statement { value, source: Source::Stated, rule });
+                true
+            }
+        }
     }
 }
 

@@ -51,6 +51,44 @@ pub struct Field {
     #[serde(default)]
     pub values: Vec<&'static str>,
     reason: usize,
+    #[serde(default)]
+    estimate: Option<usize>,
+    /// How it can name code that the release does not ship; absent where it cannot.
+    #[serde(default)]
+    pub code: Option<&'static str>,
+}
+
+/// What stands in for a field where a measured run is estimated although it did not record the field, or passed a value of it that is not
+/// modelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Estimation {
+    /// Nothing: the run cannot be estimated.
+    None,
+    /// The field is left out, so that the engine resolves its own default; with the reason, where the value is not modelled.
+    Unset(Option<&'static str>),
+    /// A value.
+    StandIn(&'static StandIn),
+}
+
+/// A value that stands in for others.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub struct StandIn {
+    /// The value, as a word.
+    pub value: &'static str,
+    /// Why it may.
+    pub because: &'static str,
+    /// What the engine resolves in the same way.
+    pub preserves: &'static str,
+    /// It stands in where every setting of one of these has its value.
+    pub valid_when: Vec<BTreeMap<&'static str, &'static str>>,
+}
+
+/// An estimation rule as the table spells it.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", tag = "rule")]
+enum Rule {
+    Unset { because: &'static str },
+    StandIn(StandIn),
 }
 
 /// How a value is written.
@@ -185,6 +223,7 @@ fn present<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Value>,
 #[serde(bound(deserialize = "'de: 'static"))]
 struct Document {
     reasons: Vec<&'static str>,
+    estimates: Vec<Rule>,
     fields: Vec<Field>,
     formerly: Vec<Former>,
 }
@@ -223,6 +262,32 @@ impl Field {
     /// Why the field has its status.
     pub fn reason(&self) -> &'static str {
         DOCUMENT.reasons[self.reason]
+    }
+
+    /// What stands in for it.
+    pub fn estimation(&self) -> Estimation {
+        match (self.estimate.map(|at| &DOCUMENT.estimates[at]), self.status) {
+            (Some(Rule::Unset { because }), _) => Estimation::Unset(Some(because)),
+            (Some(Rule::StandIn(value)), _) => Estimation::StandIn(value),
+            (None, Status::Modelled | Status::Inert | Status::Nested) => Estimation::Unset(None),
+            (None, Status::NotModelled) => Estimation::None,
+        }
+    }
+
+    /// Whether a value of it names code that the release may not ship.
+    pub fn names_code(&self, value: &str) -> bool {
+        let shipped = value.starts_with("vllm.");
+        match self.code {
+            None => false,
+            Some("any") => !shipped,
+            Some("path") => !shipped && value.contains(['.', '/', ':']),
+            Some(how) => how.strip_prefix("key:").is_some_and(|key| value.contains(&format!("\"{key}\""))),
+        }
+    }
+
+    /// The field of that upstream name, or with that flag.
+    pub fn called(name: &str) -> Option<&'static Self> {
+        Self::named(name).or_else(|| spelling(name).map(|found| found.field))
     }
 
     /// The field of that upstream name.

@@ -2,7 +2,7 @@
 
 use blis_contracts::strict::did_you_mean;
 use blis_report::grid::Grid;
-use blis_vllm::config::{Field, Kind, Status, fields, former_spellings};
+use blis_vllm::config::{Estimation, Field, Kind, Status, fields, former_spellings};
 use clap::ValueEnum;
 
 use super::{Outcome, print};
@@ -83,7 +83,25 @@ fn facts(field: &Field) -> String {
     fact("status", status(field.status).to_owned());
     fact("accepted", field.values.join(", "));
     fact("because", field.reason().to_owned());
+    fact("estimated", estimation(field.estimation()));
+    fact("code", if field.code.is_some() { "it can name code that the release does not ship".to_owned() } else { String::new() });
     grid.wrapped().print()
+}
+
+/// What stands in for a setting where a measured run did not record it, or passed what is not modelled.
+fn estimation(rule: Estimation) -> String {
+    match rule {
+        Estimation::None => "by no rule".to_owned(),
+        Estimation::Unset(None) => "left out where a run did not record it".to_owned(),
+        Estimation::Unset(Some(why)) => format!("left out: {why}"),
+        Estimation::StandIn(rule) => {
+            let clause = |clause: &std::collections::BTreeMap<&str, &str>| {
+                clause.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(" and ")
+            };
+            let clauses: Vec<String> = rule.valid_when.iter().map(clause).collect();
+            format!("{} stands in for {}: {}; it keeps {}", rule.value, clauses.join(", "), rule.because, rule.preserves)
+        }
+    }
 }
 
 fn default(field: &Field) -> String {

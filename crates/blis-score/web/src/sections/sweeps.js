@@ -130,11 +130,14 @@ function drill(point, path) {
   ];
   const value = (name) => name.split(".").reduce((value, key) => value?.[key], point);
   const shares = Object.entries(point.price_ranks ?? {}).filter(([, share]) => share > 0);
+  const primitives = Object.entries(point.price_primitives ?? {}).sort(([, one], [, other]) => other - one);
+  const share100 = (share) => `${(100 * share).toFixed(1)} %`;
   return h(
     "div",
     { class: "drill" },
     h("div", {}, h("h4", {}, point.refused ? "Why it is not simulated" : `Why the grade is ${point.grade ?? "missing"}`), h("ul", {}, point.grade_reasons.length ? point.grade_reasons.map(({ code, text }) => h("li", {}, h("span", { class: "soft" }, `${code.replaceAll("_", " ")}: `), text)) : h("li", {}, point.grade ? "nothing lowers it" : "no prediction answers this point"))),
-    shares.length > 0 && h("div", {}, h("h4", {}, "What its time is priced by"), h("div", { class: "stack", role: "img", "aria-label": shares.map(([method, share]) => `${method} ${(100 * share).toFixed(0)} %`).join(", ") }, shares.map(([method, share]) => h("span", { class: `price ${method}`, style: `flex:${share}` }))), h("ul", { class: "plain" }, shares.map(([method, share], at) => h("li", {}, h("i", { class: `price dot ${method}` }), ` ${method.replaceAll("_", " ")} `, shown(`${path}.price_ranks.${method}`, share, (share) => `${(100 * share).toFixed(1)} %`))))),
+    primitives.length > 0 && h("div", {}, h("h4", {}, "What its time goes to"), h("ul", { class: "plain bars" }, primitives.map(([name, share]) => h("li", {}, h("span", {}, name.replaceAll("_", " ")), h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: `width:${(100 * share) / primitives[0][1]}%` })), shown(`${path}.price_primitives.${name}`, share, share100))))),
+    shares.length > 0 && h("div", {}, h("h4", {}, "What its time is priced by"), h("div", { class: "stack", role: "img", "aria-label": shares.map(([method, share]) => `${method} ${(100 * share).toFixed(0)} %`).join(", ") }, shares.map(([method, share]) => h("span", { class: `price ${method}`, style: `flex:${share}` }))), h("ul", { class: "plain" }, shares.map(([method, share], at) => h("li", {}, h("i", { class: `price dot ${method}` }), ` ${method.replaceAll("_", " ")} `, shown(`${path}.price_ranks.${method}`, share, share100))))),
     h("div", {}, h("h4", {}, "More of it"), h("dl", {}, facts.filter(([, name]) => value(name) != null).map(([text, name, write]) => [h("dt", {}, text), h("dd", {}, shown(`${path}.${name}`, value(name), write))]), point.peers.map(({ estimator, mean_tpot_us, mean_ttft_us }, at) => [h("dt", {}, `${estimator}, TPOT`), h("dd", {}, shown(`${path}.peers.${at}.mean_tpot_us`, mean_tpot_us, milliseconds)), h("dt", {}, `${estimator}, TTFT`), h("dd", {}, shown(`${path}.peers.${at}.mean_ttft_us`, mean_ttft_us, milliseconds))]))),
   );
 }

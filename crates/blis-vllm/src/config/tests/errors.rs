@@ -6,7 +6,7 @@ use blis_contracts::format::FormatName;
 use blis_contracts::model::ModelGraph;
 
 use crate::config::tests::{Case, gpt_oss, h100, llama, llama_in, resolved, serve, value_of};
-use crate::config::{Launch, read};
+use crate::config::{Estimated, Field, Launch, Reading, read, read_estimating};
 
 /// The message a line is refused with.
 fn refusal(arguments: &str) -> String {
@@ -46,6 +46,49 @@ fn a_refusal_says_what_would_be_right() {
         ("--kv-cache-dtype nvfp4", "--kv-cache-dtype = nvfp4 is not modelled: how keys and values are stored"),
     ];
     check(&cases);
+}
+
+/// A line as far as it can be read, with what stands in for what is not modelled.
+fn estimated(arguments: &str) -> Reading {
+    read_estimating(Launch { command: Some(&serve(arguments)), ..Launch::default() }).unwrap()
+}
+
+#[test]
+fn every_setting_of_a_line_that_is_refused_is_told() {
+    let reading =
+        estimated("--no-such 3 --max-num-seqs many --pipeline-parallel-size 2 --attention-config '{\"no\":1}' --max-model-len 4096");
+    let told: Vec<String> = reading.refusals.iter().map(ToString::to_string).collect();
+    for part in ["--no-such", "--max-num-seqs", "unknown key \"no\"", "--pipeline-parallel-size = 2"] {
+        assert!(told.iter().any(|refusal| refusal.contains(part)), "{part} is not among {told:#?}");
+    }
+    assert_eq!((told.len(), reading.stated.value("max_model_len")), (4, Some(&json!(4096))), "the rest is read");
+    assert_eq!(refusal("--no-such 3 --max-num-seqs many"), told[0], "a strict reader tells the first");
+}
+
+#[test]
+fn an_estimation_rule_takes_the_place_of_a_value_that_is_not_modelled_and_says_so() {
+    let reading = estimated("--kv-cache-dtype fp8_e5m2 --distributed-executor-backend ray --enable-eplb");
+    let accounts: Vec<String> = reading.estimates.iter().map(Estimated::account).collect();
+    assert!(accounts[0].starts_with("--distributed-executor-backend = ray is not modelled; it is left out"), "{accounts:?}");
+    assert!(accounts[1].starts_with("--kv-cache-dtype = fp8_e5m2 is not modelled; fp8 stands in for it"), "{accounts:?}");
+    assert_eq!((reading.stated.value("kv_cache_dtype"), reading.stated.value("distributed_executor_backend")), (Some(&json!("fp8")), None));
+    assert_eq!(reading.refusals.len(), 1, "--enable-eplb has no rule: {:?}", reading.refusals);
+    let other = estimated("--kv-cache-dtype nvfp4");
+    assert_eq!((other.estimates.len(), other.refusals.len()), (0, 1), "a stand-in is for the values it names");
+    let code = estimated("--distributed-executor-backend my.own.Executor");
+    assert_eq!((code.estimates.len(), code.refusals.len()), (0, 1), "nothing stands in for code that nobody has seen");
+}
+
+#[test]
+fn a_field_can_name_code_where_its_value_is_of_another_package() {
+    let names = |field: &str, value: &str| Field::called(field).unwrap().names_code(value);
+    assert!(names("--scheduler-cls", "my.Scheduler") && !names("--scheduler-cls", "vllm.v1.core.sched.scheduler.Scheduler"));
+    assert!(names("distributed_executor_backend", "my.Executor") && !names("distributed_executor_backend", "ray"));
+    let connector = |more: &str| format!("{{\"kv_connector\":\"C\"{more}}}");
+    assert!(
+        names("kv_transfer_config", &connector(",\"kv_connector_module_path\":\"my.c\"")) && !names("kv_transfer_config", &connector(""))
+    );
+    assert!(!names("--max-num-seqs", "my.Scheduler"));
 }
 
 #[test]
