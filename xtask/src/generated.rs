@@ -1,8 +1,8 @@
 //! Generated files equal what generates them; `--write` writes them instead.
 //!
 //! The JSON Schemas under `docs/schema/` come from the Rust types by way of `blis schema`, which lists the kinds of
-//! document, and `blis schema KIND`, which prints one. With `--vllm-wheel` the field table of the vLLM port is compared with
-//! the sources of that wheel too; without it the summary says that it was not, since the gate must not need a download.
+//! document, and `blis schema KIND`, which prints one. With `--vllm-wheel` the field table and the surface list of the
+//! vLLM port are compared with the sources of that wheel too; without it the summary says that they were not, since the gate must not need a download.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::workspace::{Outcome, Profile, Workspace, capture, pass_through};
 /// Where the schemas lie, relative to the root.
 const SCHEMAS: &str = "docs/schema";
 
-/// The script that writes the field table from upstream's sources, relative to the root.
-const FIELDS_SCRIPT: &str = "crates/blis-vllm/tools/fields.py";
+/// The scripts that write the field table and the surface list from upstream's sources, relative to the root.
+const WHEEL_SCRIPTS: [&str; 2] = ["crates/blis-vllm/tools/fields.py", "crates/blis-vllm/tools/surface.py"];
 
 /// Files by name.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -31,8 +31,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
     if !faults.is_empty() {
         bail!("{}\n`cargo xtask generated --write` writes them", faults.join("\n"));
     }
-    let fields = compare_fields(workspace)?;
-    Ok(Outcome::Passed(format!("{} schemas; {fields}", wanted.len())))
+    let wheel = compare_with_wheel(workspace)?;
+    Ok(Outcome::Passed(format!("{} schemas; {wheel}", wanted.len())))
 }
 
 /// The schema of each kind of document, as the command line prints it.
@@ -77,13 +77,15 @@ fn write(folder: &Path, files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// Lets the field table's own script compare it with the unpacked wheel, where one is given.
-fn compare_fields(workspace: &Workspace) -> Result<&'static str> {
+/// Lets the scripts of field table and surface list compare them with the unpacked wheel, where one is given.
+fn compare_with_wheel(workspace: &Workspace) -> Result<&'static str> {
     let Some(wheel) = &workspace.vllm_wheel else {
-        return Ok("vLLM's field table not compared: no --vllm-wheel given");
+        return Ok("vLLM's field table and surface list not compared: no --vllm-wheel given");
     };
-    pass_through(workspace.command("python3", &[FIELDS_SCRIPT]).arg(wheel).arg("--check"))?;
-    Ok("vLLM's field table equals the wheel's")
+    for script in WHEEL_SCRIPTS {
+        pass_through(workspace.command("python3", &[script]).arg(wheel).arg("--check"))?;
+    }
+    Ok("vLLM's field table and surface list equal the wheel's")
 }
 
 #[cfg(test)]

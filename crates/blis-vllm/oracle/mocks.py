@@ -11,6 +11,7 @@ import base64
 import fnmatch
 import hashlib
 import csv
+import functools
 import importlib
 import json
 import sys
@@ -63,6 +64,7 @@ def patch(site: str, value: object) -> object:
     return before
 
 
+@functools.cache
 def _is_ours(filename: str) -> bool:
     path = Path(filename)
     return path.name in SOURCES and path.resolve().parent == HERE
@@ -109,10 +111,16 @@ def writes(source: str, filename: str) -> list[str]:
     return found
 
 
+@functools.cache
+def written_here() -> tuple[str, ...]:
+    """Places in the sources of this folder that write into upstream; looked for once for all recordings of a process."""
+    sources = [path for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
+    return tuple(place for path in sources for place in writes(path.read_text(), path.name))
+
+
 def audit() -> None:
     """Fail if anything of this folder sits in a vllm module or class without having gone through `patch`."""
-    sources = [path for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
-    stray = [place for path in sources for place in writes(path.read_text(), path.name)]
+    stray = list(written_here())
     for name, module in list(sys.modules.items()):
         if not name.startswith("vllm") or module is None:
             continue

@@ -4,6 +4,7 @@ Each scenario runs in a forked child of one warmed process, so that no cache of 
 """
 
 import argparse
+import gc
 import gzip
 import os
 import sys
@@ -53,6 +54,9 @@ def main() -> int:
     import mocks
 
     print(f"{mocks.verify_wheel()} upstream files are as released", flush=True)
+    mocks.written_here()
+    # What was imported stays: the children's collections need not look at it again.
+    gc.freeze()
     waiting, running, failed = list(options.scenarios), {}, []
     while waiting or running:
         while waiting and len(running) < options.jobs:

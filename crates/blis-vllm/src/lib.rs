@@ -15,6 +15,7 @@ pub mod lowering;
 pub mod request;
 pub mod sched;
 pub mod startup;
+pub mod surface;
 pub mod trace;
 
 /// The engine's name in scenarios.

@@ -3,6 +3,7 @@
 mod catalog;
 mod compare;
 mod completions;
+mod coverage;
 mod dashboard;
 mod explain;
 mod fields;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Catalog(catalog::Args),
     /// List an engine's settings and what the port does with each
     Fields(fields::Args),
+    /// List what an engine registers under a name, and what the port does with each item
+    Coverage(coverage::Args),
     /// Predict measured deployments, and compare with what was measured
     Score(score::Args),
     /// Show a comparison as a page
@@ -73,6 +76,7 @@ impl Command {
             Self::Onboard(args) => support::onboard(&args),
             Self::Catalog(args) => catalog::run(&args),
             Self::Fields(args) => fields::run(&args),
+            Self::Coverage(args) => coverage::run(&args),
             Self::Score(args) => score::run(&args),
             Self::Dashboard(args) => dashboard::run(&args),
             Self::Ledger(args) => ledger::run(&args),

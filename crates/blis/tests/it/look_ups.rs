@@ -54,6 +54,14 @@ fn a_setting_is_found_by_flag_key_and_former_spelling() {
 }
 
 #[test]
+fn what_an_engine_registers_is_listed_with_its_status() {
+    let all = stdout("coverage", &["coverage", "vllm"]);
+    assert!(all.contains("NixlConnector") && all.contains("SlidingWindowSpec") && all.contains("vllm:num_requests_running"), "{all}");
+    let modelled = stdout("coverage_modelled", &["coverage", "vllm", "--status", "modelled"]);
+    assert!(modelled.contains("SlidingWindowSpec") && !modelled.contains("NixlConnector"), "{modelled}");
+}
+
+#[test]
 fn every_kind_of_document_has_a_schema_that_is_committed() {
     let kinds = stdout("schema_kinds", &["schema"]);
     assert!(kinds.lines().count() >= 2, "{kinds}");

@@ -8,6 +8,7 @@ mod lines;
 mod oracle;
 mod reading;
 mod resolution;
+mod surface;
 mod table;
 mod units;
 
