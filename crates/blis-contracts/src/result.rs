@@ -65,6 +65,9 @@ pub struct Inputs {
     pub seed: u64,
     /// Edits made on the command line, in order.
     pub edits: Vec<String>,
+    /// SHA-256 of the trace that was replayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_sha256: Option<String>,
     /// Whether the data are those the program was released with.
     pub data: DataOrigin,
     /// Content hash of the catalog in use.

@@ -1,7 +1,7 @@
 //! The scenario: one document that says what is deployed, what it is asked to do and what of it is measured.
 //!
 //! The types are the document, key by key; [`Scenario::load`] reads one strictly and reports everything wrong with it at once.
-//! Reading order: [`Scenario`] here, then [`cluster`], [`pool`], [`workload`] with [`distribution`], [`frame`], and
+//! Reading order: [`Scenario`] here, then [`cluster`], [`pool`], [`workload`] with [`arrival`] and [`distribution`], [`frame`], and
 //! [`objective`].
 //! Left out: names that only the catalog, an engine or a trace can check, and the launch line, which its engine parses. Keys that
 //! the document will have once BLIS can act on them are refused with the reason (`reserved`), never read and dropped.
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::strict::{Document, DocumentErrors, Problem, Problems};
 
+pub mod arrival;
 pub mod cluster;
 pub mod distribution;
 pub mod frame;
@@ -23,12 +24,16 @@ pub mod workload;
 #[cfg(test)]
 mod tests;
 
+pub use arrival::{Arrival, ClosedLoop, Diurnal, Drain, Phase, Phases, Profile, Rate, Spike, VariedRate};
 pub use cluster::{Cluster, ClusterGroups, Group, Packaging, SingleGroup};
-pub use distribution::{CountDistribution, TimeDistribution};
+pub use distribution::{CountDistribution, EmpiricalCount, TimeDistribution};
 pub use frame::{Frame, Measure, StartState, Stop};
 pub use objective::{Cost, DEFAULT_CLASS, Objective};
 pub use pool::{Pool, Role};
-pub use workload::{Arrival, BenchmarkClient, Client, Clients, Context, Inferencex, Prefix, Sessions, Workload};
+pub use workload::{
+    BenchmarkClient, Client, Clients, Context, Inferencex, PairOrder, PairedLengths, Prefix, Sessions, TimeUnit, TraceFormat,
+    TraceWorkload, Workload,
+};
 
 /// The most requests one run may generate.
 pub const MAX_REQUESTS: u64 = 1_000_000_000;
@@ -141,10 +146,16 @@ impl Scenario {
     /// Checks that the stop rule ends the workload within [`MAX_REQUESTS`], and that it agrees with the number the workload draws.
     fn validate_extent(&self, problems: &mut Problems) {
         let stop = &self.frame.stop;
+        if stop.requests.is_none() && stop.horizon_s.is_none() && !self.workload.ends() && !self.draws_for_the_run() {
+            problems.within("frame", |problems| {
+                problems.refuse("stop", "has neither `requests` nor `horizon_s`; a run needs an end");
+            });
+        }
         match &self.workload {
+            Workload::Trace(_) => {}
             Workload::Clients(workload) => {
                 let Some(horizon) = stop.horizon_s.filter(|_| stop.requests.is_none()) else { return };
-                let sent: f64 = workload.clients.iter().filter_map(|client| client.arrival.rate()).map(|rate| rate * horizon).sum();
+                let sent: f64 = workload.clients.iter().map(|client| client.expected(horizon)).sum();
                 if sent > MAX_REQUESTS as f64 {
                     let message = format!("{horizon} s let the clients send about {sent:.1e} requests; a run has at most {MAX_REQUESTS}");
                     problems.within("frame.stop", |problems| problems.refuse("horizon_s", message));
@@ -160,6 +171,13 @@ impl Scenario {
                 (Some(_), _) | (None, Some(_)) => {}
             },
         }
+    }
+}
+
+impl Scenario {
+    /// Whether the workload is a benchmark client that needs the number of requests, which has a message of its own.
+    fn draws_for_the_run(&self) -> bool {
+        matches!(&self.workload, Workload::Benchmark(BenchmarkClient::Inferencex(client)) if client.num_prompts.is_none())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Results, request records and explanations as text: aligned tables for people, JSON, CSV and JSON lines for programs.
+//! Results, request records and explanations as text: aligned tables for people, JSON, CSV, JSON lines and Parquet for programs.
 //!
 //! Nothing here computes a figure or defines a metric: values, units and definitions arrive in the documents of the contracts.
 //! Left out: files, terminals and colours, which are the command line's; the writers take anything that can be written to.
@@ -8,6 +8,7 @@
 pub mod explain;
 pub mod grid;
 pub mod page;
+mod parquet;
 pub mod quantity;
 pub mod requests;
 pub mod result;

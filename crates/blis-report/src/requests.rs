@@ -1,12 +1,14 @@
 //! Per-request files: one line for each request, written as its record arrives, in constant memory.
 //!
-//! CSV and JSON lines share one table of columns, so they always tell the same. Times are microseconds of simulated time; a value
-//! that a request does not have is empty in CSV and null in JSON.
+//! CSV, JSON lines and Parquet share one table of columns, so they always tell the same. Times are microseconds of simulated time; a
+//! value that a request does not have is empty in CSV and null elsewhere. Parquet alone is gathered, a row group at a time.
 
 use std::io::{self, Write};
 
 use blis_contracts::record::RequestRecord;
 use blis_contracts::units::SimTime;
+
+use crate::parquet::{self, Table, Type, Value};
 
 /// The format of a per-request file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +17,20 @@ pub enum Format {
     Csv,
     /// One JSON object on each line.
     Jsonl,
+    /// Columns.
+    Parquet,
 }
 
 impl Format {
     /// Every format, with the extension its files have.
-    pub const ALL: [(Self, &'static str); 2] = [(Self::Csv, "csv"), (Self::Jsonl, "jsonl")];
+    pub const ALL: [(Self, &'static str); 3] = [(Self::Csv, "csv"), (Self::Jsonl, "jsonl"), (Self::Parquet, "parquet")];
 }
 
 /// A column of the file.
 struct Column {
     name: &'static str,
+    of: Type,
+    optional: bool,
     value: fn(&RequestRecord) -> Cell<'_>,
 }
 
@@ -39,24 +45,24 @@ enum Cell<'a> {
 }
 
 const COLUMNS: &[Column] = &[
-    Column { name: "client", value: |record| Cell::Client(record.client) },
-    Column { name: "index", value: |record| Cell::Count(record.index) },
-    Column { name: "warm_up", value: |record| Cell::Flag(record.warm_up) },
-    Column { name: "fate", value: |record| Cell::Text(record.fate.as_str()) },
-    Column { name: "refusal", value: |record| record.refusal.as_deref().map_or(Cell::Absent, Cell::Text) },
-    Column { name: "sent_us", value: |record| instant(Some(record.sent)) },
-    Column { name: "received_us", value: |record| instant(record.received) },
-    Column { name: "scheduled_us", value: |record| instant(record.scheduled) },
-    Column { name: "first_token_us", value: |record| instant(record.first_token) },
-    Column { name: "last_token_us", value: |record| instant(record.last_token) },
-    Column { name: "prompt_tokens", value: |record| Cell::Count(record.prompt_tokens) },
-    Column { name: "cached_tokens", value: |record| Cell::Count(record.cached_tokens) },
-    Column { name: "output_tokens", value: |record| Cell::Count(record.output_tokens) },
-    Column { name: "preemptions", value: |record| Cell::Count(record.preemptions.into()) },
-    Column { name: "queue_delay_us", value: |record| optional(record.queue_delay_us()) },
-    Column { name: "ttft_us", value: |record| optional(record.ttft_us()) },
-    Column { name: "tpot_us", value: |record| record.tpot_us().map_or(Cell::Absent, Cell::Real) },
-    Column { name: "e2el_us", value: |record| optional(record.e2el_us()) },
+    Column { name: "client", of: Type::Text, optional: false, value: |record| Cell::Client(record.client) },
+    Column { name: "index", of: Type::Int64, optional: false, value: |record| Cell::Count(record.index) },
+    Column { name: "warm_up", of: Type::Boolean, optional: false, value: |record| Cell::Flag(record.warm_up) },
+    Column { name: "fate", of: Type::Text, optional: false, value: |record| Cell::Text(record.fate.as_str()) },
+    Column { name: "refusal", of: Type::Text, optional: true, value: |record| record.refusal.as_deref().map_or(Cell::Absent, Cell::Text) },
+    Column { name: "sent_us", of: Type::Int64, optional: false, value: |record| instant(Some(record.sent)) },
+    Column { name: "received_us", of: Type::Int64, optional: true, value: |record| instant(record.received) },
+    Column { name: "scheduled_us", of: Type::Int64, optional: true, value: |record| instant(record.scheduled) },
+    Column { name: "first_token_us", of: Type::Int64, optional: true, value: |record| instant(record.first_token) },
+    Column { name: "last_token_us", of: Type::Int64, optional: true, value: |record| instant(record.last_token) },
+    Column { name: "prompt_tokens", of: Type::Int64, optional: false, value: |record| Cell::Count(record.prompt_tokens) },
+    Column { name: "cached_tokens", of: Type::Int64, optional: false, value: |record| Cell::Count(record.cached_tokens) },
+    Column { name: "output_tokens", of: Type::Int64, optional: false, value: |record| Cell::Count(record.output_tokens) },
+    Column { name: "preemptions", of: Type::Int64, optional: false, value: |record| Cell::Count(record.preemptions.into()) },
+    Column { name: "queue_delay_us", of: Type::Int64, optional: true, value: |record| optional(record.queue_delay_us()) },
+    Column { name: "ttft_us", of: Type::Int64, optional: true, value: |record| optional(record.ttft_us()) },
+    Column { name: "tpot_us", of: Type::Double, optional: true, value: |record| record.tpot_us().map_or(Cell::Absent, Cell::Real) },
+    Column { name: "e2el_us", of: Type::Int64, optional: true, value: |record| optional(record.e2el_us()) },
 ];
 
 fn instant(time: Option<SimTime>) -> Cell<'static> {
@@ -70,46 +76,80 @@ fn optional(value: Option<u64>) -> Cell<'static> {
 /// Writes request records as they come.
 #[derive(Debug)]
 pub struct RequestWriter<W> {
-    out: W,
-    format: Format,
+    out: Out<W>,
     clients: Vec<String>,
     line: Vec<u8>,
+}
+
+/// What is written to, and how.
+#[derive(Debug)]
+enum Out<W> {
+    Csv(W),
+    Jsonl(W),
+    Parquet(Table<W>),
 }
 
 impl<W: Write> RequestWriter<W> {
     /// Starts a file; `clients` are the names of the workload's clients in its order.
     pub fn new(mut out: W, format: Format, clients: Vec<String>) -> io::Result<Self> {
-        match format {
+        let out = match format {
             Format::Csv => {
                 let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
                 writeln!(out, "{}", names.join(","))?;
+                Out::Csv(out)
             }
-            Format::Jsonl => {}
-        }
-        Ok(Self { out, format, clients, line: Vec::new() })
+            Format::Jsonl => Out::Jsonl(out),
+            Format::Parquet => {
+                let columns = COLUMNS.iter().map(|column| parquet::Column { name: column.name, of: column.of, optional: column.optional });
+                Out::Parquet(Table::new(out, columns.collect())?)
+            }
+        };
+        Ok(Self { out, clients, line: Vec::new() })
     }
 
     /// Writes one request.
     pub fn write(&mut self, record: &RequestRecord) -> io::Result<()> {
+        let clients = &self.clients;
+        let cells = COLUMNS.iter().map(|column| match (column.value)(record) {
+            Cell::Client(client) => Cell::Text(&clients[client as usize]),
+            other @ (Cell::Absent | Cell::Flag(_) | Cell::Count(_) | Cell::Real(_) | Cell::Text(_)) => other,
+        });
         self.line.clear();
-        for (index, column) in COLUMNS.iter().enumerate() {
-            let cell = match (column.value)(record) {
-                Cell::Client(client) => Cell::Text(&self.clients[client as usize]),
-                other @ (Cell::Absent | Cell::Flag(_) | Cell::Count(_) | Cell::Real(_) | Cell::Text(_)) => other,
-            };
-            match self.format {
-                Format::Csv => csv(&mut self.line, index, &cell)?,
-                Format::Jsonl => json(&mut self.line, index, column.name, &cell)?,
+        match &mut self.out {
+            Out::Csv(out) => {
+                for (index, cell) in cells.enumerate() {
+                    csv(&mut self.line, index, &cell)?;
+                }
+                self.line.push(b'\n');
+                out.write_all(&self.line)
             }
+            Out::Jsonl(out) => {
+                for (index, (column, cell)) in COLUMNS.iter().zip(cells).enumerate() {
+                    json(&mut self.line, index, column.name, &cell)?;
+                }
+                self.line.extend_from_slice(b"}\n");
+                out.write_all(&self.line)
+            }
+            Out::Parquet(table) => table.row(cells.map(|cell| match cell {
+                Cell::Absent => Value::Absent,
+                Cell::Flag(flag) => Value::Boolean(flag),
+                Cell::Count(count) => Value::Int64(i64::try_from(count).expect("no count of a run has 64 bits")),
+                Cell::Real(real) => Value::Double(real),
+                Cell::Text(text) => Value::Text(text),
+                Cell::Client(client) => Value::Int64(client.into()),
+            })),
         }
-        self.line.extend_from_slice(if self.format == Format::Jsonl { b"}\n" } else { b"\n" });
-        self.out.write_all(&self.line)
     }
 
     /// Hands back what was written to, flushed.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.out.flush()?;
-        Ok(self.out)
+    pub fn finish(self) -> io::Result<W> {
+        match self.out {
+            Out::Csv(mut out) | Out::Jsonl(mut out) => {
+                out.flush()?;
+                Ok(out)
+            }
+            Out::Parquet(table) => table.finish(),
+        }
     }
 }
 
@@ -200,6 +240,18 @@ mod tests {
             lines[2],
             "\"chat, long\",7,false,refused,\"prompt of 9,000 tokens, \"\"max_model_len\"\" is 8192\",100,110,,,,512,16,0,0,,,,"
         );
+    }
+
+    #[test]
+    fn a_parquet_file_names_the_same_columns() {
+        let mut writer = RequestWriter::new(Vec::new(), Format::Parquet, vec!["a".into(), "chat, long".into()]).unwrap();
+        writer.write(&completed()).unwrap();
+        writer.write(&refused()).unwrap();
+        let bytes = writer.finish().unwrap();
+        for column in COLUMNS {
+            assert!(bytes.windows(column.name.len()).any(|window| window == column.name.as_bytes()), "{}", column.name);
+        }
+        assert_eq!(&bytes[bytes.len() - 4..], b"PAR1");
     }
 
     #[test]

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use blis_contracts::engine::{EngineSnapshot, StepTicket};
 use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::Scenario;
+use blis_contracts::units::SimTime;
 use blis_sim::{Observer, Origin, Progress, RunError, World, estimated_line, prepare_stated, run_prepared};
 use blis_vllm::config::{Reading, former_spellings};
+use blis_workload::source::Draft;
 
 use crate::grade::{Grade, GradeReason, ReasonCode};
 use crate::point::{POOL, other_client, scenario, warms_up, with_warm_up};
@@ -64,7 +66,7 @@ fn attempt(sweep: &Sweep, concurrency: u32, world: &World) -> Result<Prediction,
     if warm {
         prepared = prepare(&scenario)?;
     }
-    let origin = Origin { scenario_sha256: String::new(), edits: Vec::new() };
+    let origin = Origin { scenario_sha256: String::new(), edits: Vec::new(), trace_sha256: None };
     let result = run_prepared(&scenario, prepared, &origin, world, &mut Silent).map_err(|error| refused(&error))?.result;
     reasons.extend(result.settings.get(POOL).map(|ours| recorded::resolved_otherwise(sweep, concurrency, ours)).unwrap_or_default());
     let translated = |note: &String| {
@@ -189,6 +191,8 @@ fn not_in_catalog(kind: &str, name: &str) -> GradeReason {
 struct Silent;
 
 impl Observer for Silent {
+    fn sent(&mut self, _at: SimTime, _draft: &Draft) {}
+
     fn record(&mut self, _record: &RequestRecord) {}
 
     fn stepped(&mut self, _step: &StepTicket, _state: &EngineSnapshot) {}

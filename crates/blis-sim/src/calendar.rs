@@ -1,7 +1,7 @@
 //! What happens next: the pending events of all components, and the order of those that fall at one instant.
 //!
-//! Each component has at most one pending event: a source its next send, the front end the heads of its two queues, the engine its
-//! wake-up. Events of one instant are ordered by class, then by component; no counter of scheduling order takes part, so the order in
+//! Each component has at most one pending event: a source its next send, the clients their next deadline, the front end the heads of its
+//! two queues, the engine its wake-up. Events of one instant are ordered by class, then by component; no counter of scheduling order takes part, so the order in
 //! which components were set up or events were found cannot matter.
 
 use std::collections::BTreeSet;
@@ -18,8 +18,10 @@ pub(crate) enum Event {
     /// The front end hands a request to the engine. Before the engine's own event: its loop reads its input queue before it
     /// schedules, so a request that arrives at that very instant is seen.
     RequestDelivered,
-    /// The engine's wake-up, last.
+    /// The engine's wake-up.
     EngineWakes,
+    /// A client gives a request up. Last, so that an answer that comes just in time counts.
+    ClientGivesUp,
 }
 
 /// The pending events.
@@ -30,6 +32,7 @@ pub(crate) struct Calendar {
     /// The time each source stands in `sends` with.
     send_times: Vec<Option<SimTime>>,
     pub(crate) next_end: Option<SimTime>,
+    pub(crate) next_deadline: Option<SimTime>,
     pub(crate) next_delivery: Option<SimTime>,
     pub(crate) engine_wake: Option<SimTime>,
 }
@@ -66,6 +69,7 @@ impl Calendar {
             self.sends.first().map(|&(time, source)| (time, Event::SourceSends(source))),
             self.next_delivery.map(|time| (time, Event::RequestDelivered)),
             self.engine_wake.map(|time| (time, Event::EngineWakes)),
+            self.next_deadline.map(|time| (time, Event::ClientGivesUp)),
         ]
         .into_iter()
         .flatten()
@@ -86,17 +90,20 @@ mod tests {
         calendar.set_send(0, Some(at));
         calendar.next_delivery = Some(at);
         calendar.next_end = Some(at);
+        calendar.next_deadline = Some(at);
         let mut order = Vec::new();
         while let Some((_, event)) = calendar.next() {
             order.push(event);
             match event {
                 Event::RequestEnded => calendar.next_end = None,
+                Event::ClientGivesUp => calendar.next_deadline = None,
                 Event::SourceSends(source) => calendar.set_send(source, None),
                 Event::RequestDelivered => calendar.next_delivery = None,
                 Event::EngineWakes => calendar.engine_wake = None,
             }
         }
-        assert_eq!(order, [Event::RequestEnded, Event::SourceSends(0), Event::SourceSends(2), Event::RequestDelivered, Event::EngineWakes]);
+        let (first, second) = (Event::SourceSends(0), Event::SourceSends(2));
+        assert_eq!(order, [Event::RequestEnded, first, second, Event::RequestDelivered, Event::EngineWakes, Event::ClientGivesUp]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod world;
 pub use figures::{Resources, figures};
 pub use front_end::FrontEndCosts;
 pub use prepare::{Prepared, RunError, estimated_line, prepare, prepare_stated};
-pub use run::{Origin, Run, RunStatistics, run, run_prepared};
+pub use run::{Origin, Run, RunStatistics, run, run_offered, run_prepared};
 pub use simulation::{Frame, Observer, Outcome, Progress, Simulation, SimulationError, Statistics};
 pub use support::{Question, Supported, support};
 pub use tally::Tally;

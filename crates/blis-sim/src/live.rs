@@ -27,8 +27,21 @@ pub(crate) struct LiveRequest {
     pub(crate) warm_up: bool,
     /// Whether figures count it.
     pub(crate) measured: bool,
-    pub(crate) ended: bool,
+    pub(crate) standing: Standing,
     pub(crate) refusal: Option<String>,
+    /// When its client gives up.
+    pub(crate) deadline: Option<SimTime>,
+}
+
+/// Who still has something to do with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its client and the engine.
+    Open,
+    /// Its client, which what the engine gave last is on its way to.
+    Ended,
+    /// The engine: its client has given up and its record is written, and its slot waits for the engine to let go.
+    Abandoned,
 }
 
 impl LiveRequest {
@@ -48,9 +61,22 @@ impl LiveRequest {
             preemptions: 0,
             warm_up: draft.warm_up,
             measured,
-            ended: false,
+            standing: Standing::Open,
             refusal: None,
+            deadline: None,
         }
+    }
+
+    /// The engine has nothing more to do with it.
+    pub(crate) fn engine_is_done(&mut self) {
+        if self.standing == Standing::Open {
+            self.standing = Standing::Ended;
+        }
+    }
+
+    /// Whether something that reaches the client at `at` comes too late.
+    pub(crate) fn comes_too_late(&self, at: SimTime) -> bool {
+        self.deadline.is_some_and(|deadline| at > deadline)
     }
 
     /// What is kept of the request once its fate is known.

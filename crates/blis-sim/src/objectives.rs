@@ -6,6 +6,7 @@
 use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::{Objective, Scenario};
+use blis_workload::source::Source;
 
 /// The classes with an objective and what became of their requests.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,7 +31,7 @@ pub(crate) struct Class {
 
 impl Objectives {
     /// The objectives of a scenario, nothing judged yet.
-    pub(crate) fn of(scenario: &Scenario) -> Self {
+    pub(crate) fn of(scenario: &Scenario, sources: &[Box<dyn Source>]) -> Self {
         let class = |(name, objective): (&String, &Objective)| Class {
             name: name.clone(),
             objective: *objective,
@@ -38,7 +39,7 @@ impl Objectives {
             met: 0,
             unfinished: 0,
         };
-        let of_source = scenario.workload.classes().map(|class| scenario.objectives.get_index_of(class)).collect();
+        let of_source = sources.iter().map(|source| scenario.objectives.get_index_of(source.class())).collect();
         Self { classes: scenario.objectives.iter().map(class).collect(), of_source }
     }
 

@@ -6,7 +6,7 @@ use blis_contracts::fate::Fate;
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::{Method, ResolvedSetting};
 use blis_contracts::result::{Binds, FrameRecord, Inputs, KvFigures, Limit, PriceProvenance, ResultKind, RunResult, TokenTotals, Versions};
-use blis_contracts::scenario::{Scenario, Workload};
+use blis_contracts::scenario::Scenario;
 use blis_kernel::PriceTotals;
 use blis_vllm::config::{SchedulingPolicy, Setting};
 use blis_vllm::startup::KvPool;
@@ -36,7 +36,7 @@ pub(crate) struct Finished {
 pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, finished: Finished) -> RunResult {
     let pool = scenario.pools[0].name.clone();
     let prices = provenance(&finished.prices);
-    let warnings = warnings(scenario, &finished, &prices);
+    let warnings = warnings(&finished, &prices);
     let Finished { outcome, plan, settings, notes, kv, usable_blocks, .. } = finished;
     let usd_per_gpu_hour = scenario.cost.map(|cost| cost.usd_per_gpu_hour);
     let resources = Resources { accelerators: plan.layout.ranks(), usable_blocks, usd_per_gpu_hour };
@@ -78,6 +78,7 @@ fn inputs(scenario: &Scenario, origin: &Origin, world: &World) -> Inputs {
         scenario_sha256: origin.scenario_sha256.clone(),
         seed: scenario.seed,
         edits: origin.edits.clone(),
+        trace_sha256: origin.trace_sha256.clone(),
         data: world.origin(),
         catalog_sha256: world.catalog.combined_hash(),
         registry_sha256: world.registry.combined_hash(),
@@ -88,9 +89,10 @@ fn inputs(scenario: &Scenario, origin: &Origin, world: &World) -> Inputs {
 fn frame_record(scenario: &Scenario, outcome: &Outcome) -> FrameRecord {
     let stop = &scenario.frame.stop;
     let rules = [stop.requests.map(|count| format!("{count} requests")), stop.horizon_s.map(|seconds| format!("{seconds} s"))];
+    let stated: Vec<String> = rules.into_iter().flatten().collect();
     FrameRecord {
         start: "empty".to_owned(),
-        stop: rules.into_iter().flatten().collect::<Vec<_>>().join(" or "),
+        stop: if stated.is_empty() { "the workload's end".to_owned() } else { stated.join(" or ") },
         window_start_s: outcome.window_start.as_seconds(),
         window_end_s: outcome.window_end.as_seconds(),
     }
@@ -137,7 +139,7 @@ fn provenance(prices: &PriceTotals) -> PriceProvenance {
     }
 }
 
-fn warnings(scenario: &Scenario, finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
+fn warnings(finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
     let mut warnings = Vec::new();
     if prices.extrapolated > EXTRAPOLATION_WARNING {
         warnings
@@ -153,14 +155,12 @@ fn warnings(scenario: &Scenario, finished: &Finished, prices: &PriceProvenance) 
     if finished.memory.unexplained.get() > 0 {
         warnings.push(format!("{} bytes of each rank's memory are not explained by any term", finished.memory.unexplained.get()));
     }
-    warnings.extend(unread_priorities(scenario, &finished.settings));
+    warnings.extend(unread_priorities(&finished.outcome.prioritised, &finished.settings));
     warnings
 }
 
 /// A warning where clients state priorities and the engine's policy does not look at them.
-fn unread_priorities(scenario: &Scenario, settings: &[ResolvedSetting]) -> Option<String> {
-    let Workload::Clients(workload) = &scenario.workload else { return None };
-    let stated: Vec<&str> = workload.clients.iter().filter(|client| client.priority != 0).map(|client| client.id.as_str()).collect();
+fn unread_priorities(stated: &[String], settings: &[ResolvedSetting]) -> Option<String> {
     let policy = settings.iter().find(|setting| setting.name == Setting::SchedulingPolicy.key())?;
     let read = policy.value == SchedulingPolicy::Priority.as_str();
     (!stated.is_empty() && !read)

@@ -6,6 +6,7 @@ use blis_contracts::scenario::Scenario;
 use blis_contracts::strict::Problem;
 use blis_contracts::units::{SimDuration, SimTime};
 use blis_kernel::FrontEndPrice;
+use blis_workload::source::Source;
 use blis_workload::sources;
 
 use crate::front_end::FrontEndCosts;
@@ -22,6 +23,8 @@ pub struct Origin {
     pub scenario_sha256: String,
     /// Edits made to it, in order.
     pub edits: Vec<String>,
+    /// SHA-256 of the trace that is replayed, in hexadecimal, where one is.
+    pub trace_sha256: Option<String>,
 }
 
 /// What a run gives.
@@ -46,7 +49,7 @@ pub struct RunStatistics {
     pub blocks_allocated: u64,
 }
 
-/// Runs a validated scenario.
+/// Runs a validated scenario, with the sources of its own workload.
 pub fn run(scenario: &Scenario, origin: &Origin, world: &World, observer: &mut dyn Observer) -> Result<Run, RunError> {
     run_prepared(scenario, prepare(scenario, world)?, origin, world, observer)
 }
@@ -59,17 +62,41 @@ pub fn run_prepared(
     world: &World,
     observer: &mut dyn Observer,
 ) -> Result<Run, RunError> {
-    let Prepared { engine, mut environment, memory, kv, notes } = prepared;
-    let sources = sources(&scenario.workload, scenario.frame.stop.requests, scenario.seed)
+    let offered = sources(&scenario.workload, scenario.frame.stop.requests, scenario.seed)
         .map_err(|error| RunError::Scenario(Problem::new(error.path, error.message)))?;
+    go(scenario, prepared, offered.sources, origin, world, observer)
+}
+
+/// Runs a validated scenario with the sources given, whatever its workload says.
+pub fn run_offered(
+    scenario: &Scenario,
+    sources: Vec<Box<dyn Source>>,
+    origin: &Origin,
+    world: &World,
+    observer: &mut dyn Observer,
+) -> Result<Run, RunError> {
+    go(scenario, prepare(scenario, world)?, sources, origin, world, observer)
+}
+
+/// Runs what was prepared, with the sources given.
+fn go(
+    scenario: &Scenario,
+    prepared: Prepared,
+    sources: Vec<Box<dyn Source>>,
+    origin: &Origin,
+    world: &World,
+    observer: &mut dyn Observer,
+) -> Result<Run, RunError> {
+    let Prepared { engine, mut environment, memory, kv, notes } = prepared;
     let plan = engine.plan().clone();
     let settings = engine.settings().to_vec();
     let price =
         environment.cost_model().front_end(&plan).map_err(|error| RunError::Scenario(Problem::new("pools[0]", error.to_string())))?;
     let plan_id = engine.plan_id();
     let usable_blocks = engine.snapshot().usable_blocks.get();
+    let objectives = Objectives::of(scenario, &sources);
     let simulation = Simulation::new(sources, Box::new(engine), costs(&price), frame(scenario), &mut environment, observer);
-    let outcome = simulation.judging(Objectives::of(scenario)).run()?;
+    let outcome = simulation.judging(objectives).run()?;
     let compiled = environment.plan(plan_id);
     let statistics = RunStatistics {
         events: outcome.statistics,

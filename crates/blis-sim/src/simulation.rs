@@ -3,19 +3,19 @@
 //! A request travels source -> front end -> engine; its tokens travel back. The loop hands each component what reached it, asks when
 //! it next has something to do, and writes each request's fate at one place, [`Simulation::close`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, FinishReason, Input, StepTicket};
+use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input, StepTicket};
 use blis_contracts::environment::Environment;
 use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{Request, RequestSlot};
 use blis_contracts::units::SimTime;
-use blis_workload::source::{Source, client_of};
+use blis_workload::source::{Draft, Source, client_of};
 
 use crate::calendar::{Calendar, Event};
 use crate::front_end::{FrontEnd, FrontEndCosts};
-use crate::live::{LiveRequest, LiveRequests};
+use crate::live::{LiveRequest, LiveRequests, Standing};
 use crate::objectives::Objectives;
 use crate::occupancy::Occupancy;
 use crate::series::Recorder;
@@ -39,6 +39,9 @@ pub struct Frame {
 
 /// Watches a run from outside; nothing it does can change the run.
 pub trait Observer {
+    /// A client sent a request.
+    fn sent(&mut self, at: SimTime, draft: &Draft);
+
     /// A request's fate was written.
     fn record(&mut self, record: &RequestRecord);
 
@@ -81,6 +84,8 @@ pub struct Outcome {
     pub end: SimTime,
     /// Counts of the loop's own work.
     pub statistics: Statistics,
+    /// Names of the clients that stated a priority other than 0, in the workload's order.
+    pub prioritised: Vec<String>,
 }
 
 /// Counts of the loop's own work.
@@ -180,6 +185,10 @@ pub struct Simulation<'a> {
     window: Option<(SimTime, SimTime)>,
     last_change: (SimTime, u64),
     statistics: Statistics,
+    /// When clients that will not wait for ever give up.
+    deadlines: BTreeSet<(SimTime, RequestSlot)>,
+    /// Clients that stated a priority, by index.
+    prioritised: BTreeSet<u32>,
 }
 
 impl std::fmt::Debug for Simulation<'_> {
@@ -228,6 +237,8 @@ impl<'a> Simulation<'a> {
             window: None,
             last_change: (SimTime::ZERO, 0),
             statistics: Statistics::default(),
+            deadlines: BTreeSet::new(),
+            prioritised: BTreeSet::new(),
         }
     }
 
@@ -260,6 +271,7 @@ impl<'a> Simulation<'a> {
             self.statistics.events += 1;
             match event {
                 Event::RequestEnded => self.request_ended(now),
+                Event::ClientGivesUp => self.client_gives_up(now),
                 Event::SourceSends(source) => self.source_sends(now, source),
                 Event::RequestDelivered => self.request_delivered(now),
                 Event::EngineWakes => self.engine_wakes(now)?,
@@ -286,12 +298,21 @@ impl<'a> Simulation<'a> {
                 self.calendar.close_sends();
             }
         }
+        if draft.priority != 0 {
+            self.prioritised.insert(index);
+        }
+        self.observer.sent(now, &draft);
         self.in_flight.increase(now);
         self.statistics.peak_in_flight = self.statistics.peak_in_flight.max(self.in_flight.peak());
         let live = LiveRequest::new(&draft, now, measured);
         let delivered = self.front_end.accept(now, live.prompt_tokens);
         let id = draft.id;
         let slot = self.live.insert(live);
+        if let Some(timeout) = draft.timeout {
+            self.live.get_mut(slot).deadline = Some(now + timeout);
+            self.deadlines.insert((now + timeout, slot));
+            self.calendar.next_deadline = self.deadlines.first().map(|(time, _)| *time);
+        }
         let request = Request::new(id, slot, delivered, draft.prompt, draft.output_length)
             .with_max_tokens(draft.max_tokens)
             .with_priority(draft.priority);
@@ -302,6 +323,10 @@ impl<'a> Simulation<'a> {
     fn request_delivered(&mut self, now: SimTime) {
         let (_, request) = self.deliveries.pop_front().expect("a delivery is due");
         self.calendar.next_delivery = self.deliveries.front().map(|(time, _)| *time);
+        if self.live.get_mut(request.slot).standing == Standing::Abandoned {
+            self.live.remove(request.slot);
+            return;
+        }
         self.live.get_mut(request.slot).received = Some(now);
         self.engine.deliver(now, Input::Request(request));
         self.calendar.engine_wake = Some(now);
@@ -335,7 +360,7 @@ impl<'a> Simulation<'a> {
         }
         for finished in &effects.finished {
             let live = self.live.get_mut(finished.slot);
-            live.ended = true;
+            live.engine_is_done();
             live.cached_tokens = u64::from(finished.cached_prompt_tokens);
         }
         if !effects.tokens.is_empty() {
@@ -343,9 +368,15 @@ impl<'a> Simulation<'a> {
         }
         for out in &effects.tokens {
             let live = self.live.get_mut(out.slot);
-            live.tokens += u64::from(out.count);
             self.statistics.tokens += u64::from(out.count);
-            let Some(at) = self.front_end.process(live.tokens, live.tokens_sent, live.ended) else { continue };
+            if live.standing == Standing::Abandoned {
+                continue;
+            }
+            live.tokens += u64::from(out.count);
+            let Some(at) = self.front_end.process(live.tokens, live.tokens_sent, live.standing == Standing::Ended) else { continue };
+            if live.comes_too_late(at) {
+                continue;
+            }
             live.tokens_sent = live.tokens;
             if live.first_token.is_none() {
                 live.first_token = Some(at);
@@ -353,16 +384,22 @@ impl<'a> Simulation<'a> {
                 self.tally.itl_us.add(at.since(live.last_chunk).as_micros());
             }
             live.last_chunk = at;
-            if live.ended {
+            if live.standing == Standing::Ended {
                 self.ends.push_back((at, out.slot, Fate::Completed));
             }
         }
-        for finished in effects.finished.iter().filter(|finished| finished.reason == FinishReason::Abort) {
-            self.ends.push_back((self.front_end.accept(now, 0), finished.slot, Fate::TimedOut));
-        }
         for (slot, reason) in &effects.refused {
-            self.live.get_mut(*slot).refusal = Some(reason.clone());
-            self.ends.push_back((self.front_end.accept(now, 0), *slot, Fate::Refused));
+            let (at, live) = (self.front_end.accept(now, 0), self.live.get_mut(*slot));
+            live.engine_is_done();
+            if live.standing == Standing::Ended && !live.comes_too_late(at) {
+                live.refusal = Some(reason.clone());
+                self.ends.push_back((at, *slot, Fate::Refused));
+            }
+        }
+        for slot in effects.finished.iter().map(|finished| finished.slot).chain(effects.refused.iter().map(|(slot, _)| *slot)) {
+            if self.live.get_mut(slot).standing == Standing::Abandoned {
+                self.live.remove(slot);
+            }
         }
         self.calendar.next_end = self.ends.front().map(|(time, ..)| *time);
     }
@@ -370,8 +407,36 @@ impl<'a> Simulation<'a> {
     fn request_ended(&mut self, now: SimTime) {
         let (_, slot, fate) = self.ends.pop_front().expect("an end is due");
         self.calendar.next_end = self.ends.front().map(|(time, ..)| *time);
-        self.in_flight.decrease(now);
         let live = self.live.remove(slot);
+        if let Some(deadline) = live.deadline {
+            self.deadlines.remove(&(deadline, slot));
+            self.calendar.next_deadline = self.deadlines.first().map(|(time, _)| *time);
+        }
+        self.settle(now, live, fate);
+    }
+
+    /// A client that waited as long as it would gives its request up. It knows at once; the engine learns of it as of any input, and
+    /// what the engine or the front end still has of the request reaches nobody.
+    fn client_gives_up(&mut self, now: SimTime) {
+        let (_, slot) = self.deadlines.pop_first().expect("a deadline is due");
+        self.calendar.next_deadline = self.deadlines.first().map(|(time, _)| *time);
+        let live = self.live.get_mut(slot);
+        if live.standing == Standing::Ended {
+            let live = self.live.remove(slot);
+            return self.settle(now, live, Fate::TimedOut);
+        }
+        live.standing = Standing::Abandoned;
+        let seen = live.clone();
+        if seen.received.is_some() {
+            self.engine.deliver(now, Input::Abort(slot));
+            self.calendar.engine_wake = Some(now);
+        }
+        self.settle(now, seen, Fate::TimedOut);
+    }
+
+    /// A request's end as its client sees it.
+    fn settle(&mut self, now: SimTime, live: LiveRequest, fate: Fate) {
+        self.in_flight.decrease(now);
         if live.measured
             && let Some((_, end)) = &mut self.window
         {
@@ -400,8 +465,8 @@ impl<'a> Simulation<'a> {
     }
 
     fn finish(mut self, last: SimTime) -> Result<Outcome, SimulationError> {
-        let end = self.frame.horizon.map_or(last, |horizon| horizon.min(self.calendar.next().map_or(last, |_| horizon)));
-        let in_flight: Vec<LiveRequest> = self.live.drain().collect();
+        let end = self.frame.horizon.filter(|_| self.goes_on()).unwrap_or(last);
+        let in_flight: Vec<LiveRequest> = self.live.drain().filter(|live| live.standing != Standing::Abandoned).collect();
         let stopped_early = self.calendar.next().is_some();
         if !in_flight.is_empty() && !stopped_early {
             return Err(SimulationError::Stalled { now: last, waiting: in_flight.len() as u64 });
@@ -428,10 +493,17 @@ impl<'a> Simulation<'a> {
             peak_blocks: self.used_blocks.peak(),
             engine: self.engine.counters(),
             recorder: self.recorder,
+            prioritised: self.prioritised.iter().map(|client| self.sources[*client as usize].name().to_owned()).collect(),
             tally: self.tally,
             end,
             statistics: self.statistics,
         })
+    }
+
+    /// Whether more would happen if the run went on.
+    fn goes_on(&self) -> bool {
+        let sends = self.frame.requests.is_none_or(|limit| self.sent < limit);
+        self.calendar.next().is_some() || (sends && self.sources.iter().any(|source| source.unsent() != Some(0)))
     }
 
     /// Requests the frame asked for, or a bounded source had left, that were never sent.

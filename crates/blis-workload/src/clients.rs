@@ -10,21 +10,27 @@ use std::sync::Arc;
 use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{RequestId, Segment, TokenSource};
-use blis_contracts::scenario::{Arrival, Client, Context, Sessions};
-use blis_contracts::units::SimTime;
+use blis_contracts::scenario::{Arrival, Client, Context, CountDistribution, DEFAULT_CLASS, PairOrder, Sessions};
+use blis_contracts::units::{SimDuration, SimTime};
 
+use crate::arrivals::{OpenArrivals, Start};
+use crate::lanes::Lanes;
 use crate::random::{Substream, largest_count, mean_count};
-use crate::source::{Draft, INDEX_BITS, Source, request_id};
+use crate::source::{Draft, INDEX_BITS, Origin, Round, Source, request_id};
 
 /// A client as a source.
 #[derive(Debug)]
 pub(crate) struct ClientSource {
     spec: Client,
+    name: String,
     client: u32,
+    /// Which of its population it is.
+    member: u32,
     /// Names the client's substreams.
     component: String,
     seed: u64,
-    prefix: Option<Segment>,
+    /// The shared texts a session may start with, by number.
+    prefixes: Vec<u32>,
     arrivals: Arrivals,
     /// Room for the rounds of one session in the numbering of requests.
     stride: u64,
@@ -34,137 +40,196 @@ pub(crate) struct ClientSource {
     /// Sessions of several rounds that have begun and not ended.
     open: BTreeMap<u64, Session>,
     sent: u64,
+    /// Whether its arrivals end by themselves.
+    ends: bool,
 }
 
 /// When sessions start.
 #[derive(Debug)]
 enum Arrivals {
-    /// At instants of their own; the next one, and the sum of gaps behind it in seconds.
-    Open { next: SimTime, elapsed_s: f64 },
-    /// When a place comes free: places free now, and since when.
-    Closed { free: u32, since: SimTime },
+    /// At instants of their own, of which this is the next.
+    Open { next: Option<Start>, process: OpenArrivals },
+    /// When a place comes free, which one last did at an instant.
+    Closed { lanes: Lanes, since: SimTime },
 }
 
-/// A session between two of its requests.
+/// A session of several rounds, between its first request and the end of its last.
 #[derive(Debug)]
 struct Session {
     round: u32,
     rounds: u32,
+    /// Rounds that have been sent.
+    sent: u32,
     /// The rounds so far, as the next prompt repeats them.
     history: Vec<Segment>,
+    /// What its next request follows, and how long after.
+    after: Option<(RequestId, SimDuration)>,
+    phase: Option<u32>,
 }
 
 impl ClientSource {
-    /// `prefix_group` is the number of the shared text the client names, where it names one.
-    pub(crate) fn new(client: u32, spec: &Client, prefix_group: Option<u32>, seed: u64) -> Self {
-        let prefix = spec
-            .prefix
-            .as_ref()
-            .map(|prefix| Segment { source: TokenSource::Shared(prefix_group.expect("a named group is numbered")), length: prefix.length });
-        let mut source = Self {
+    /// `client` is the source's index in the workload, `member` its index in the client's population, and `prefixes` the numbers of the
+    /// shared texts the client names.
+    pub(crate) fn new(client: u32, spec: &Client, member: u32, prefixes: Vec<u32>, seed: u64) -> Self {
+        let name = if spec.population.is_some() { format!("{}-{member}", spec.id) } else { spec.id.clone() };
+        let component = format!("client/{name}");
+        let mean_rounds = spec.sessions.as_ref().map_or(1.0, |sessions| mean_count(&sessions.rounds));
+        let arrivals = match (&spec.arrival, OpenArrivals::new(spec, &component, mean_rounds, seed)) {
+            (_, Some(mut process)) => Arrivals::Open { next: process.next(), process },
+            (Arrival::ClosedLoop(closed), None) => {
+                Arrivals::Closed { lanes: Lanes::new(closed.concurrency / spec.members()), since: SimTime::ZERO }
+            }
+            (_, None) => panic!("every arrival process but the closed loop is open"),
+        };
+        Self {
             client,
-            component: format!("client/{}", spec.id),
+            member,
+            name,
+            component,
             seed,
-            prefix,
-            arrivals: match &spec.arrival {
-                Arrival::ClosedLoop(closed) => Arrivals::Closed { free: closed.concurrency, since: SimTime::ZERO },
-                Arrival::Poisson(_) | Arrival::Constant(_) => Arrivals::Open { next: SimTime::ZERO, elapsed_s: 0.0 },
-            },
+            prefixes,
+            arrivals,
             stride: spec.sessions.as_ref().map_or(1, |sessions| u64::from(largest_count(&sessions.rounds))),
+            ends: spec.ends(),
             spec: spec.clone(),
             sessions_started: 0,
             thinking: BTreeSet::new(),
             open: BTreeMap::new(),
             sent: 0,
-        };
-        source.draw_next_arrival();
-        source
+        }
     }
 
     fn stream(&self, purpose: &str, entity: u64) -> Substream {
         Substream::new(self.seed, &self.component, purpose, entity)
     }
 
-    /// Moves an open arrival process to its next instant.
-    fn draw_next_arrival(&mut self) {
-        let Some(rate) = self.spec.arrival.rate() else { return };
-        let mean_rounds = self.spec.sessions.as_ref().map_or(1.0, |sessions| mean_count(&sessions.rounds));
-        let mean_gap_s = mean_rounds / rate;
-        let gap_s = match &self.spec.arrival {
-            Arrival::Poisson(_) => self.stream("arrival", self.sessions_started).exponential(mean_gap_s),
-            Arrival::Constant(_) | Arrival::ClosedLoop(_) => mean_gap_s,
-        };
-        if let Arrivals::Open { next, elapsed_s } = &mut self.arrivals {
-            *elapsed_s += gap_s;
-            *next = SimTime::from_seconds(*elapsed_s);
-        }
+    /// Requests of a session.
+    fn rounds(&self, session: u64) -> u32 {
+        self.spec.sessions.as_ref().map_or(1, |sessions| self.stream("rounds", session).count(&sessions.rounds))
     }
 
-    /// Starts the next session and returns its number.
-    fn start_session(&mut self) -> u64 {
+    /// Prompt and output tokens of a request, by its index.
+    fn lengths(&self, index: u64) -> [u32; 2] {
+        let drawn = |purpose: &str, distribution: &Option<CountDistribution>| {
+            self.stream(purpose, index).count(distribution.as_ref().expect("validation asks for both lengths or for pairs"))
+        };
+        let Some(paired) = &self.spec.lengths else {
+            return [drawn("input", &self.spec.input), drawn("output", &self.spec.output)];
+        };
+        let count = paired.pairs.len();
+        paired.pairs[match paired.order {
+            PairOrder::Drawn => self.stream("lengths", index).index(count),
+            PairOrder::Listed => {
+                let place = index * u64::from(self.spec.members()) + u64::from(self.member);
+                usize::try_from(place % count as u64).expect("below the number of pairs")
+            }
+        }]
+    }
+
+    /// The shared text a session's prompts start with.
+    fn prefix(&self, session: u64) -> Option<Segment> {
+        let prefix = self.spec.prefix.as_ref()?;
+        let text = match self.prefixes[..] {
+            [only] => only,
+            _ => self.prefixes[self.stream("prefix", session).index(self.prefixes.len())],
+        };
+        Some(Segment { source: TokenSource::Shared(text), length: prefix.length })
+    }
+
+    /// Starts the next session and returns its number, and the phase it starts in.
+    fn start_session(&mut self) -> (u64, Option<u32>) {
         let session = self.sessions_started;
         self.sessions_started += 1;
-        match &mut self.arrivals {
-            Arrivals::Open { .. } => self.draw_next_arrival(),
-            Arrivals::Closed { free, .. } => *free -= 1,
+        let phase = match &mut self.arrivals {
+            Arrivals::Open { next, process } => std::mem::replace(next, process.next()).and_then(|start| start.phase),
+            Arrivals::Closed { lanes, .. } => {
+                lanes.take(session);
+                None
+            }
+        };
+        if self.spec.sessions.is_some() {
+            let rounds = self.rounds(session);
+            self.open.insert(session, Session { round: 0, rounds, sent: 0, history: Vec::new(), after: None, phase });
         }
-        if let Some(Sessions { rounds, .. }) = &self.spec.sessions {
-            let rounds = self.stream("rounds", session).count(rounds);
-            self.open.insert(session, Session { round: 0, rounds, history: Vec::new() });
-        }
-        session
+        (session, phase)
     }
 
     /// When the next session starts, and where it stands among sessions that send at that instant: last.
     fn next_start(&self) -> Option<(SimTime, u64)> {
-        match self.arrivals {
-            Arrivals::Open { next, .. } => Some((next, u64::MAX)),
-            Arrivals::Closed { free: 0, .. } => None,
-            Arrivals::Closed { since, .. } => Some((since, u64::MAX)),
+        match &self.arrivals {
+            Arrivals::Open { next, .. } => next.map(|start| (start.at, u64::MAX)),
+            Arrivals::Closed { lanes, since } => lanes.any_free().then_some((*since, u64::MAX)),
         }
     }
 
     /// The request of a session's present round.
-    fn draft(&self, session: u64) -> Draft {
+    fn draft(&self, session: u64, phase: Option<u32>) -> Draft {
         let state = self.open.get(&session);
         let index = session * self.stride + state.map_or(0, |state| u64::from(state.round));
-        assert!(index < 1 << INDEX_BITS, "client {} ran out of request numbers", self.spec.id);
+        assert!(index < 1 << INDEX_BITS, "client {} ran out of request numbers", self.name);
         let id = request_id(self.client, index);
-        let own = Segment { source: TokenSource::Unique(id.0), length: self.stream("input", index).count(&self.spec.input) };
+        let [input, output_length] = self.lengths(index);
+        let own = Segment { source: TokenSource::Unique(id.0), length: input };
         let history = state.map_or(&[][..], |state| &state.history);
-        let prompt: Arc<[Segment]> = self.prefix.iter().chain(history).copied().chain([own]).collect();
-        let output_length = self.stream("output", index).count(&self.spec.output);
-        Draft { id, prompt, output_length, max_tokens: self.spec.max_tokens, priority: self.spec.priority, warm_up: false }
+        let prompt: Arc<[Segment]> = self.prefix(session).into_iter().chain(history.iter().copied()).chain([own]).collect();
+        let lane = match &self.arrivals {
+            Arrivals::Open { .. } => None,
+            Arrivals::Closed { lanes, .. } => lanes.of(session),
+        };
+        let round = state.map(|state| Round { session, round: state.round, left: state.rounds - 1 - state.round });
+        Draft {
+            id,
+            prompt,
+            output_length,
+            max_tokens: self.spec.max_tokens,
+            priority: self.spec.priority,
+            warm_up: false,
+            timeout: self.spec.timeout_s.map(|seconds| SimTime::from_seconds(seconds).since(SimTime::ZERO)),
+            origin: Origin { after: state.and_then(|state| state.after), session: round, lane, phase },
+        }
     }
 
-    /// Ends a round of a session of several; the session goes on thinking, or is over.
+    /// Ends a round of a session; the session goes on thinking, or is over.
     fn end_round(&mut self, now: SimTime, session: u64, record: &RequestRecord) {
-        let Some(Sessions { think_time, context, .. }) = &self.spec.sessions else { return self.end_session(now) };
+        let Some(Sessions { think_time, context, .. }) = &self.spec.sessions else { return self.end_session(now, session) };
         let state = self.open.get_mut(&session).expect("a session of several rounds is open until its last has ended");
         state.round += 1;
         if state.round >= state.rounds || record.fate != Fate::Completed {
             self.open.remove(&session);
-            return self.end_session(now);
-        }
-        if *context == Context::Grows {
-            state.history.extend(round_text(self.seed, &self.component, &self.spec, record));
+            return self.end_session(now, session);
         }
         let think_s = self.stream("think_time", record.index).seconds(think_time);
-        let next = SimTime::from_micros(now.as_micros() + SimTime::from_seconds(think_s).as_micros());
-        self.thinking.insert((next, session));
+        let delay = SimTime::from_seconds(think_s).since(SimTime::ZERO);
+        let text = (*context == Context::Grows).then(|| self.round_text(record));
+        let state = self.open.get_mut(&session).expect("as before");
+        state.history.extend(text.into_iter().flatten());
+        state.after = Some((record.id, delay));
+        self.thinking.insert((now + delay, session));
     }
 
-    fn end_session(&mut self, now: SimTime) {
-        if let Arrivals::Closed { free, since } = &mut self.arrivals {
-            *free += 1;
+    fn end_session(&mut self, now: SimTime, session: u64) {
+        if let Arrivals::Closed { lanes, since } = &mut self.arrivals {
+            lanes.give_back(session);
             *since = now;
         }
+    }
+
+    /// What a round adds to the context of the next: its own input, and the tokens it generated.
+    fn round_text(&self, record: &RequestRecord) -> [Segment; 2] {
+        let RequestId(id) = record.id;
+        let [input, _] = self.lengths(record.index);
+        let output = u32::try_from(record.output_tokens).expect("an output length has 32 bits");
+        [Segment { source: TokenSource::Unique(id), length: input }, Segment { source: TokenSource::Output(id), length: output }]
     }
 }
 
 impl Source for ClientSource {
     fn name(&self) -> &str {
-        &self.spec.id
+        &self.name
+    }
+
+    fn class(&self) -> &str {
+        self.spec.slo_class.as_deref().unwrap_or(DEFAULT_CLASS)
     }
 
     fn next_send(&self) -> Option<SimTime> {
@@ -173,14 +238,17 @@ impl Source for ClientSource {
 
     fn send(&mut self, now: SimTime) -> Draft {
         let returning = self.thinking.first().copied().filter(|(time, _)| *time == now);
-        let session = if let Some((time, session)) = returning {
+        let (session, phase) = if let Some((time, session)) = returning {
             self.thinking.remove(&(time, session));
-            session
+            (session, self.open.get(&session).and_then(|state| state.phase))
         } else {
             self.start_session()
         };
         self.sent += 1;
-        self.draft(session)
+        if let Some(state) = self.open.get_mut(&session) {
+            state.sent += 1;
+        }
+        self.draft(session, phase)
     }
 
     fn ended(&mut self, now: SimTime, record: &RequestRecord) {
@@ -192,14 +260,17 @@ impl Source for ClientSource {
     }
 
     fn unsent(&self) -> Option<u64> {
-        None
+        let Arrivals::Open { next, process } = &self.arrivals else { return None };
+        if !self.ends {
+            return None;
+        }
+        let begun: u64 = self.open.values().map(|state| u64::from(state.rounds - state.sent)).sum();
+        let (mut process, mut next, mut session, mut left) = (process.clone(), *next, self.sessions_started, begun);
+        while next.is_some() {
+            left += u64::from(self.rounds(session));
+            session += 1;
+            next = process.next();
+        }
+        Some(left)
     }
-}
-
-/// What a round adds to the context of the next: its own input, and the tokens it generated.
-fn round_text(seed: u64, component: &str, spec: &Client, record: &RequestRecord) -> [Segment; 2] {
-    let RequestId(id) = record.id;
-    let input = Substream::new(seed, component, "input", record.index).count(&spec.input);
-    let output = u32::try_from(record.output_tokens).expect("an output length has 32 bits");
-    [Segment { source: TokenSource::Unique(id), length: input }, Segment { source: TokenSource::Output(id), length: output }]
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{Segment, TokenSource};
-use blis_contracts::scenario::Inferencex;
+use blis_contracts::scenario::{DEFAULT_CLASS, Inferencex};
 use blis_contracts::units::SimTime;
 
+use crate::lanes::Lanes;
 use crate::mt19937::NumpyRandomState;
-use crate::source::{Draft, Source, request_id};
+use crate::source::{Draft, Origin, Source, request_id};
 
 /// The client as a source.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub(crate) struct InferencexSource {
     in_flight: u32,
     /// The instant at which a place in flight last came free.
     now: SimTime,
+    lanes: Lanes,
 }
 
 /// The lengths a run of the client sends, in order.
@@ -60,6 +62,7 @@ impl InferencexSource {
             main_sent: 0,
             in_flight: 0,
             now: SimTime::ZERO,
+            lanes: Lanes::new(spec.concurrency),
         }
     }
 
@@ -82,6 +85,10 @@ impl Source for InferencexSource {
         "inferencex"
     }
 
+    fn class(&self) -> &str {
+        DEFAULT_CLASS
+    }
+
     fn next_send(&self) -> Option<SimTime> {
         let has_more = self.warming_up() || (self.main_phase() && self.main_sent < self.requests());
         (has_more && self.in_flight < self.concurrency).then_some(self.now)
@@ -96,6 +103,7 @@ impl Source for InferencexSource {
         let index = usize::try_from(text).expect("an index of the lengths drawn");
         let (input, output) = (self.lengths.input[index], self.lengths.output[index]);
         let source = TokenSource::Unique(request_id(self.client, text).0);
+        let lane = self.lanes.take(number);
         Draft {
             id: request_id(self.client, number),
             prompt: Arc::new([Segment { source, length: input }]),
@@ -103,10 +111,13 @@ impl Source for InferencexSource {
             max_tokens: Some(output),
             priority: 0,
             warm_up,
+            timeout: None,
+            origin: Origin { lane: Some(lane), phase: Some(u32::from(!warm_up)), ..Origin::default() },
         }
     }
 
-    fn ended(&mut self, now: SimTime, _record: &RequestRecord) {
+    fn ended(&mut self, now: SimTime, record: &RequestRecord) {
+        self.lanes.give_back(record.index);
         self.now = now;
         self.in_flight -= 1;
     }
@@ -141,7 +152,7 @@ mod tests {
         RequestRecord {
             id,
             client: 0,
-            index: 0,
+            index: id.0,
             warm_up: false,
             fate: Fate::Completed,
             refusal: None,

@@ -4,7 +4,7 @@
 //! to the requests before it. A substream is `ChaCha12` keyed with SHA-256 over (seed, component, purpose, entity). The samplers are
 //! ours, because a library's may change values between releases.
 
-use blis_contracts::scenario::{CountDistribution, TimeDistribution};
+use blis_contracts::scenario::{CountDistribution, EmpiricalCount, TimeDistribution};
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
@@ -71,7 +71,58 @@ impl Substream {
             CountDistribution::Normal(spread) => bounded(spread.mean + spread.std * self.normal(), spread.min, spread.max),
             CountDistribution::Lognormal(spread) => bounded(self.lognormal(spread.mean, spread.std), spread.min, spread.max),
             CountDistribution::Exponential(decay) => bounded(self.exponential(decay.mean), decay.min, decay.max),
+            CountDistribution::Empirical(counted) => self.counted(counted),
         }
+    }
+
+    /// One of the numbers that were counted, as often as its weight says.
+    fn counted(&mut self, counted: &EmpiricalCount) -> u32 {
+        let Some(weights) = &counted.weights else { return counted.values[self.index(counted.values.len())] };
+        let mut left = self.unit() * weights.iter().sum::<f64>();
+        for (value, weight) in counted.values.iter().zip(weights) {
+            if left < *weight {
+                return *value;
+            }
+            left -= weight;
+        }
+        // Rounding used up the last of the weights.
+        let last = weights.iter().rposition(|weight| *weight > 0.0).expect("validation asks for a positive weight");
+        counted.values[last]
+    }
+
+    /// A position in a list, each equally likely.
+    pub fn index(&mut self, length: usize) -> usize {
+        let last = u32::try_from(length - 1).expect("a document holds fewer items than that");
+        self.integer(0, last) as usize
+    }
+
+    /// A gamma distributed real of the given shape and a scale of 1.
+    ///
+    /// Sources: G. Marsaglia and W. W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26(3), 2000; for shapes below
+    /// 1 their section 6: a draw of the shape plus 1, times a uniform number to the power of the inverse of the shape.
+    pub fn gamma(&mut self, shape: f64) -> f64 {
+        if shape < 1.0 {
+            let above = self.gamma(shape + 1.0);
+            return above * libm::exp(libm::log1p(-self.unit()) / shape);
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = 1.0 / libm::sqrt(9.0 * d);
+        loop {
+            let x = self.normal();
+            let root = 1.0 + c * x;
+            if root <= 0.0 {
+                continue;
+            }
+            let v = root * root * root;
+            if libm::log1p(-self.unit()) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+                return d * v;
+            }
+        }
+    }
+
+    /// A Weibull distributed real of the given shape and a scale of 1: an exponential one to the power of the inverse of the shape.
+    pub fn weibull(&mut self, shape: f64) -> f64 {
+        libm::pow(-libm::log1p(-self.unit()), 1.0 / shape)
     }
 
     /// A time of a distribution, in seconds.
@@ -85,6 +136,61 @@ impl Substream {
     }
 }
 
+/// A distribution of gaps between arrivals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Gap {
+    Constant { mean: f64 },
+    Exponential { mean: f64 },
+    Gamma { shape: f64, scale: f64 },
+    Weibull { shape: f64, scale: f64 },
+}
+
+impl Gap {
+    /// Gamma distributed gaps of a mean and a coefficient of variation.
+    pub(crate) fn gamma(mean: f64, cv: f64) -> Self {
+        let shape = 1.0 / (cv * cv);
+        Self::Gamma { shape, scale: mean / shape }
+    }
+
+    /// Weibull distributed gaps of a mean and a coefficient of variation.
+    pub(crate) fn weibull(mean: f64, cv: f64) -> Self {
+        let shape = weibull_shape(cv);
+        Self::Weibull { shape, scale: mean / libm::tgamma(1.0 + 1.0 / shape) }
+    }
+
+    /// A gap, of a stream that is asked for only where one is drawn.
+    pub(crate) fn draw(self, stream: impl FnOnce() -> Substream) -> f64 {
+        match self {
+            Self::Constant { mean } => mean,
+            Self::Exponential { mean } => stream().exponential(mean),
+            Self::Gamma { shape, scale } => scale * stream().gamma(shape),
+            Self::Weibull { shape, scale } => scale * stream().weibull(shape),
+        }
+    }
+}
+
+/// The coefficient of variation of a Weibull distribution.
+pub fn weibull_cv(shape: f64) -> f64 {
+    libm::sqrt(libm::expm1(libm::lgamma(1.0 + 2.0 / shape) - 2.0 * libm::lgamma(1.0 + 1.0 / shape)))
+}
+
+/// The shape of the Weibull distribution with a coefficient of variation, which falls as the shape grows: by halving its logarithm's
+/// range until the ends meet.
+pub fn weibull_shape(cv: f64) -> f64 {
+    let (mut low, mut high) = (libm::log(0.05), libm::log(500.0));
+    loop {
+        let middle = f64::midpoint(low, high);
+        if middle <= low || middle >= high {
+            return libm::exp(middle);
+        }
+        if weibull_cv(libm::exp(middle)) > cv {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+}
+
 /// The largest number a distribution gives.
 pub(crate) fn largest_count(distribution: &CountDistribution) -> u32 {
     match distribution {
@@ -92,6 +198,7 @@ pub(crate) fn largest_count(distribution: &CountDistribution) -> u32 {
         CountDistribution::Uniform(range) => range.max,
         CountDistribution::Normal(spread) | CountDistribution::Lognormal(spread) => spread.max,
         CountDistribution::Exponential(decay) => decay.max,
+        CountDistribution::Empirical(_) => distribution.largest(),
     }
 }
 
@@ -102,6 +209,11 @@ pub(crate) fn mean_count(distribution: &CountDistribution) -> f64 {
         CountDistribution::Uniform(range) => f64::midpoint(f64::from(range.min), f64::from(range.max)),
         CountDistribution::Normal(spread) | CountDistribution::Lognormal(spread) => spread.mean,
         CountDistribution::Exponential(decay) => decay.mean,
+        CountDistribution::Empirical(counted) => {
+            let weight = |index: usize| counted.weights.as_ref().map_or(1.0, |weights| weights[index]);
+            let sum: f64 = (0..counted.values.len()).map(weight).sum();
+            counted.values.iter().enumerate().map(|(index, value)| weight(index) * f64::from(*value)).sum::<f64>() / sum
+        }
     }
 }
 
@@ -154,6 +266,37 @@ mod tests {
         let (mean, std) = moments(Substream::normal);
         close(mean, 0.0, 0.03);
         close(std, 1.0, 0.03);
+    }
+
+    #[test]
+    fn gaps_have_the_mean_and_the_variation_they_are_given() {
+        for cv in [0.3, 1.0, 2.5] {
+            for gap in [Gap::gamma(0.25, cv), Gap::weibull(0.25, cv)] {
+                let mut entity = 0;
+                let (mean, std) = moments(|_| {
+                    entity += 1;
+                    4.0 * gap.draw(|| Substream::new(11, "client", "gaps", entity))
+                });
+                close(mean, 1.0, 0.06);
+                close(std / mean, cv, 0.08);
+            }
+        }
+        for cv in [0.01, 0.5, 1.0, 3.0, 100.0] {
+            close(weibull_cv(weibull_shape(cv)), cv, 1e-9);
+        }
+        close(weibull_shape(1.0), 1.0, 1e-9);
+    }
+
+    #[test]
+    fn counted_numbers_occur_as_often_as_their_weights_say() {
+        let counted = CountDistribution::Empirical(EmpiricalCount { values: vec![100, 240, 7], weights: Some(vec![3.0, 1.0, 0.0]) });
+        let (mean, _) = moments(|stream| f64::from(stream.count(&counted)));
+        close(mean, 135.0, 0.01);
+        close(mean_count(&counted), 135.0, 1e-12);
+        let plain = CountDistribution::Empirical(EmpiricalCount { values: vec![1, 2, 3], weights: None });
+        let (mean, std) = moments(|stream| f64::from(stream.count(&plain)));
+        close(mean, 2.0, 0.02);
+        close(std, (2.0f64 / 3.0).sqrt(), 0.02);
     }
 
     #[test]

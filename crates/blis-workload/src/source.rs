@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{RequestId, Segment};
-use blis_contracts::units::SimTime;
+use blis_contracts::units::{SimDuration, SimTime};
 
 /// A source of requests: one client of the scenario.
 pub trait Source: std::fmt::Debug {
     /// The client's name in the scenario.
     fn name(&self) -> &str;
+
+    /// The service class of its requests.
+    fn class(&self) -> &str;
 
     /// When the source next sends by itself; `None` while it waits for a request to end, and for ever once it is done.
     fn next_send(&self) -> Option<SimTime>;
@@ -45,6 +48,34 @@ pub struct Draft {
     pub priority: i32,
     /// Whether it belongs to the warm-up, which no figure counts.
     pub warm_up: bool,
+    /// How long its client waits for its last token before it gives up, where it ever does.
+    pub timeout: Option<SimDuration>,
+    /// Why it is sent when it is, for whoever records it.
+    pub origin: Origin,
+}
+
+/// Why a request is sent when it is, and what it belongs to. Nothing of it reaches an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The earlier request whose end it follows, and how long after.
+    pub after: Option<(RequestId, SimDuration)>,
+    /// Its place in a session of several rounds.
+    pub session: Option<Round>,
+    /// The place in a closed loop that it takes.
+    pub lane: Option<u32>,
+    /// The phase of its client's arrivals.
+    pub phase: Option<u32>,
+}
+
+/// A request's place in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    /// The session, in its client's order.
+    pub session: u64,
+    /// The request's index in it.
+    pub round: u32,
+    /// Rounds that follow it.
+    pub left: u32,
 }
 
 /// Bits of a request's number that hold its index in its client's order.

@@ -1,7 +1,7 @@
 //! The BLIS command line: arguments in, documents out, and the exit code.
 //!
 //! Data go to stdout; messages, progress and errors to stderr. Reading order: the commands in `commands`, one file each, then what
-//! they share: `scenario` and `data` (reading them), `slo` (conditions on figures), `step` (steps to price), `window` (stretches of time), `pending` (files that are
+//! they share: `scenario` and `data` (reading them), `slo` (conditions on figures), `step` (steps to price), `trace` (reading traces), `window` (stretches of time), `pending` (files that are
 //! whole or absent), `interrupt`, `failure` and `snippet` (errors with their place). Left out: everything a command does beyond parsing its arguments and calling the crates.
 
 mod commands;
@@ -13,6 +13,7 @@ mod scenario;
 mod slo;
 mod snippet;
 mod step;
+mod trace;
 mod window;
 
 use std::process::ExitCode;

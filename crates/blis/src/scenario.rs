@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use blis_contracts::data::sha256_hex;
-use blis_contracts::scenario::Scenario;
-use blis_contracts::strict::{Document, DocumentErrors, LineEndings, MAX_BYTES};
+use blis_contracts::scenario::{Scenario, TraceWorkload, Workload};
+use blis_contracts::strict::{Document, DocumentErrors, LineEndings, MAX_BYTES, Problem};
 use blis_sim::RunError;
+use blis_workload::{Offered, sources};
 
 use crate::failure::Failure;
+use crate::trace::{self, TraceFile};
 
 /// A scenario as the command line names it.
 #[derive(Debug, clap::Args)]
@@ -18,12 +20,25 @@ pub(crate) struct ScenarioArgs {
     /// Change a value of it first, as in `workload.clients[0].arrival.rate=4`; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) edits: Vec<String>,
+    /// Take the workload from another file, whose one key is `workload`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) workload: Option<PathBuf>,
 }
 
 impl ScenarioArgs {
     /// Reads it.
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
-        Loaded::open(&self.path, &self.edits)
+        let workload = self.workload.as_deref().map(workload_of).transpose()?;
+        Loaded::open(&self.path, workload.as_deref(), &self.edits)
+    }
+
+    /// Reads it with a trace in place of its workload.
+    pub(crate) fn load_for(&self, trace: &TraceWorkload) -> Result<Loaded, Failure> {
+        if self.workload.is_some() {
+            return Err(Failure::input("--workload: a replay takes its requests from the trace", None));
+        }
+        let workload = serde_json::to_string(trace).expect("a trace's name is JSON");
+        Loaded::open(&self.path, Some(&workload), &self.edits)
     }
 }
 
@@ -38,9 +53,12 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// Reads a scenario and applies the edits; everything wrong with it comes back at once.
-    fn open(path: &Path, edits: &[String]) -> Result<Self, Failure> {
+    fn open(path: &Path, workload: Option<&str>, edits: &[String]) -> Result<Self, Failure> {
         let refused = |errors: DocumentErrors| Failure::Document { errors, text: text_of(path) };
         let mut document = Document::open(path, LineEndings::LfOrCrLf).map_err(|error| refused(error.into()))?;
+        if let Some(workload) = workload {
+            document.set(&format!("workload={workload}")).map_err(|error| refused(error.into()))?;
+        }
         for edit in edits {
             document.set(edit).map_err(|error| refused(error.into()))?;
         }
@@ -53,6 +71,18 @@ impl Loaded {
         sha256_hex(self.document.to_json().as_bytes())
     }
 
+    /// Who sends in the scenario: its workload's own sources, or the trace it names.
+    pub(crate) fn senders(&self) -> Result<Senders, Failure> {
+        let scenario = &self.scenario;
+        if let Workload::Trace(workload) = &scenario.workload {
+            let folder = self.path.parent().unwrap_or(Path::new(""));
+            return trace::read(workload, folder).map(Senders::of);
+        }
+        let offered = sources(&scenario.workload, scenario.frame.stop.requests, scenario.seed)
+            .map_err(|error| self.run_failure(RunError::Scenario(Problem::new(error.path, error.message))))?;
+        Ok(Senders { offered, trace_sha256: None, notes: Vec::new() })
+    }
+
     /// What to tell the user about a run that gave no Result.
     pub(crate) fn run_failure(&self, error: RunError) -> Failure {
         match error {
@@ -61,6 +91,37 @@ impl Loaded {
             }
             RunError::Simulation(error) => Failure::Run(error.to_string()),
         }
+    }
+}
+
+/// The workload that a file of its own holds, on one line.
+fn workload_of(path: &Path) -> Result<String, Failure> {
+    let other =
+        Document::open(path, LineEndings::LfOrCrLf).map_err(|error| Failure::Document { errors: error.into(), text: text_of(path) })?;
+    let text = other.to_json();
+    let only = other.root().as_map().filter(|map| map.len() == 1 && map.contains_key("workload"));
+    match only.and_then(|_| text.strip_prefix("{\"workload\": ")?.strip_suffix('}')) {
+        Some(workload) => Ok(workload.to_owned()),
+        None => Err(Failure::input(format!("{}: must have the one key `workload`", path.display()), None)),
+    }
+}
+
+/// Who sends in a run.
+#[derive(Debug)]
+pub(crate) struct Senders {
+    /// The sources.
+    pub(crate) offered: Offered,
+    /// The hash of the trace they replay, where they do.
+    pub(crate) trace_sha256: Option<String>,
+    /// What the trace holds that a run does not act on.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Senders {
+    /// The sources of a trace.
+    pub(crate) fn of(file: TraceFile) -> Self {
+        let notes = file.trace.notes.clone();
+        Self { offered: file.trace.offered(), trace_sha256: Some(file.sha256), notes }
     }
 }
 

@@ -27,6 +27,8 @@ tagged_enum! {
         Lognormal(SpreadCount) = "lognormal",
         /// An exponential distribution within bounds.
         Exponential(MeanCount) = "exponential",
+        /// Numbers as they were counted.
+        Empirical(EmpiricalCount) = "empirical",
     }
 }
 
@@ -72,6 +74,17 @@ pub struct MeanCount {
     pub min: u32,
     /// The largest number drawn.
     pub max: u32,
+}
+
+/// Numbers as they were counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EmpiricalCount {
+    /// The numbers.
+    pub values: Vec<u32>,
+    /// How often each occurs, in any measure; equally often where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Vec<f64>>,
 }
 
 tagged_enum! {
@@ -131,6 +144,7 @@ impl CountDistribution {
             Self::Constant(ConstantCount { value }) => *value,
             Self::Uniform(UniformCount { max, .. }) | Self::Exponential(MeanCount { max, .. }) => *max,
             Self::Normal(spread) | Self::Lognormal(spread) => spread.max,
+            Self::Empirical(counted) => counted.values.iter().copied().max().unwrap_or(0),
         }
     }
 
@@ -148,7 +162,21 @@ impl CountDistribution {
                 require_bounds(problems, *min, *max);
                 require_mean(problems, *mean, *min, *max);
             }
+            Self::Empirical(counted) => counted.validate(problems),
         }
+    }
+}
+
+impl EmpiricalCount {
+    fn validate(&self, problems: &mut Problems) {
+        problems.require("values", !self.values.is_empty(), "at least one number", self.values.len());
+        problems.each("values", &self.values, |problems, value| require_count(problems, "", *value));
+        let Some(weights) = &self.weights else { return };
+        let wanted = self.values.len();
+        problems.require("weights", weights.len() == wanted, format_args!("one for each of the {wanted} values"), weights.len());
+        problems.each("weights", weights, |problems, weight| problems.require("", *weight >= 0.0, "0 or more", weight));
+        let sum: f64 = weights.iter().sum();
+        problems.require("weights", sum > 0.0 && sum.is_finite(), "numbers with a positive sum", sum);
     }
 }
 
@@ -180,7 +208,7 @@ pub(super) fn require_positive_time(problems: &mut Problems, key: &str, seconds:
     problems.require(key, seconds > 0.0 && seconds <= MAX_SECONDS, format_args!("above 0 and at most {MAX_SECONDS} seconds"), seconds);
 }
 
-fn require_time(problems: &mut Problems, key: &str, seconds: f64) {
+pub(super) fn require_time(problems: &mut Problems, key: &str, seconds: f64) {
     problems.require(key, (0.0..=MAX_SECONDS).contains(&seconds), format_args!("from 0 to {MAX_SECONDS} seconds"), seconds);
 }
 

@@ -28,7 +28,7 @@ pub enum StartState {
     Empty,
 }
 
-/// When a run ends: at the first of the conditions stated, of which there is at least one.
+/// When a run ends: at the first of the conditions stated. There is at least one, unless the workload ends by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -62,9 +62,6 @@ impl Frame {
 
 impl Stop {
     fn validate(&self, problems: &mut Problems) {
-        if self.requests.is_none() && self.horizon_s.is_none() {
-            problems.refuse("", "has neither `requests` nor `horizon_s`; a run needs an end");
-        }
         if let Some(requests) = self.requests {
             problems.require("requests", (1..=MAX_REQUESTS).contains(&requests), format_args!("from 1 to {MAX_REQUESTS}"), requests);
         }

@@ -72,7 +72,8 @@ pub(super) fn validate_all(problems: &mut Problems, objectives: &IndexMap<String
         problems.within(&format!("objectives.{class}"), |problems| {
             require_text(problems, "", class);
             objective.validate(problems);
-            if !workload.classes().any(|used| used == class) {
+            let known = !matches!(workload, Workload::Trace(_));
+            if known && !workload.classes().any(|used| used == class) {
                 let used: Vec<String> = workload.classes().map(|class| format!("`{class}`")).collect();
                 problems.refuse("", format!("no request is of class `{class}`; the workload's classes are {}", used.join(", ")));
             }

@@ -16,7 +16,6 @@ const RESERVED: &[(&str, &str)] = &[
     ("cluster.groups[].gpus_per_rack", "racks are not simulated yet"),
     ("cluster.groups[].host_memory", "host memory is not accounted for yet"),
     ("workload.clients[].tenant", "no policy or figure reads tenants yet"),
-    ("workload.trace", "replaying a trace is not built yet"),
     ("frame.warmup", "no rule finds a warm-up yet; state `measure: {discard_first: ...}`"),
     ("frame.accept", "acceptance conditions are not checked yet"),
 ];

@@ -74,7 +74,8 @@ fn the_chat_example_loads() {
     assert_eq!((scenario.seed, scenario.frame.stop.requests), (42, Some(2000)));
     let Workload::Clients(Clients { clients }) = &scenario.workload else { panic!("{:?}", scenario.workload) };
     assert_eq!(clients[0].arrival.rate(), Some(8.0));
-    assert_eq!(clients[0].input, CountDistribution::Lognormal(distribution::SpreadCount { mean: 512.0, std: 256.0, min: 16, max: 4096 }));
+    let spread = distribution::SpreadCount { mean: 512.0, std: 256.0, min: 16, max: 4096 };
+    assert_eq!(clients[0].input, Some(CountDistribution::Lognormal(spread)));
     assert_eq!((clients[0].priority, clients[0].max_tokens), (0, None));
     let pool = &scenario.pools[0];
     assert_eq!(scenario.group_of(pool).unwrap().hardware, "h100");
@@ -197,6 +198,13 @@ fn a_run_has_an_end() {
         "frame.stop.horizon_s: 1000000000 s let the clients send about 8.0e9 requests; a run has at most 1000000000"
     );
     accepted(CHAT, &["frame.stop={horizon_s: 0.001}"]);
+    let phases = "workload.clients[0].arrival={process: phases, phases: [{duration_s: 9, arrival: {process: constant, rate: 1}}]}";
+    accepted(CHAT, &["frame.stop={}", "frame.measure.discard_first=0", phases]);
+    let drain = "workload.clients[0].profile={shape: drain, start_s: 9, duration_s: 9}";
+    accepted(CHAT, &["frame.stop={}", drain]);
+    let spike = "workload.clients[0].profile={shape: spike, start_s: 9, duration_s: 9, factor: 3}";
+    assert_eq!(refusals(CHAT, &["frame.stop={}", spike]), "frame.stop: has neither `requests` nor `horizon_s`; a run needs an end");
+    accepted(CHAT, &["frame.stop={}", "workload={trace: a.yaml}"]);
     accepted(CHAT, &["frame.measure.discard_first=1999"]);
 }
 
@@ -312,6 +320,57 @@ const RULES: &[(&str, &str, &str)] = &[
         "frame.stop.requests: must be from 1 to 1000000000, found 1000000001",
         "frame.stop.requests=1000000000",
     ),
+    (
+        "workload.clients[0].arrival={process: gamma, rate: 1, cv: 0}",
+        "workload.clients[0].arrival.cv: must be from 0.01 to 100, found 0.0",
+        "workload.clients[0].arrival={process: weibull, rate: 1, cv: 0.5}",
+    ),
+    (
+        "workload.clients[0].arrival={process: phases, phases: [{duration_s: 0.4, arrival: {process: poisson, rate: 2}}]}",
+        "workload.clients[0].arrival.phases[0].arrival: makes less than one request: 2 per second for 0.4 s; make the phase longer",
+        "workload.clients[0].arrival={process: phases, phases: [{duration_s: 0.5, arrival: {process: poisson, rate: 2}}]}",
+    ),
+    (
+        "workload.clients[0].arrival={process: phases, phases: [{duration_s: 9, arrival: {process: closed_loop, concurrency: 1}}]}",
+        "workload.clients[0].arrival.phases[0].arrival: must be poisson, constant, gamma or weibull within a phase",
+        "workload.clients[0].arrival={process: phases, phases: [{duration_s: 9}, {duration_s: 9, arrival: {process: constant, rate: 1}}]}",
+    ),
+    (
+        "workload.clients[0].arrival={process: phases, phases: [{duration_s: 9}]}",
+        "workload.clients[0].arrival.phases: send nothing; state `arrival` in one of them",
+        "seed=2",
+    ),
+    (
+        "workload.clients[0].profile={shape: diurnal, period_s: 60, peak_s: 0, peak_to_trough: 0.5}",
+        "workload.clients[0].profile.peak_to_trough: must be from 1 to 1000000, found 0.5",
+        "workload.clients[0].profile={shape: diurnal, period_s: 60, peak_s: 0, peak_to_trough: 1}",
+    ),
+    (
+        "workload.clients[0].profile={shape: spike, start_s: 0, duration_s: 1, factor: 0}",
+        "workload.clients[0].profile.factor: must be above 0 and at most 1000000, found 0.0",
+        "workload.clients[0].profile={shape: spike, start_s: 0, duration_s: 1, factor: 0.1}",
+    ),
+    (
+        "workload.clients[0].population=0",
+        "workload.clients[0].population: must be from 1 to 1000000, found 0",
+        "workload.clients[0].population=3",
+    ),
+    (
+        "workload.clients[0].input={distribution: empirical, values: [1, 2], weights: [1]}",
+        "workload.clients[0].input.weights: must be one for each of the 2 values, found 1",
+        "workload.clients[0].input={distribution: empirical, values: [1, 2], weights: [1, 0]}",
+    ),
+    (
+        "workload.clients[0].lengths={pairs: [[1, 2]], order: drawn}",
+        "workload.clients[0].input: excludes `lengths`; keep one of them",
+        "seed=3",
+    ),
+    (
+        "workload.clients[0].timeout_s=0",
+        "workload.clients[0].timeout_s: must be above 0 and at most 1000000000 seconds, found 0.0",
+        "workload.clients[0].timeout_s=0.5",
+    ),
+    ("workload={trace: \"\"}", "workload.trace: must be text on one line, found \"\"", "workload={trace: a.jsonl, format: mooncake}"),
 ];
 
 #[test]

@@ -77,6 +77,7 @@ fn example(unfinished: u64) -> RunResult {
             catalog_sha256: "123456789abcdef0".repeat(4),
             registry_sha256: "23456789abcdef01".repeat(4),
             overlays_sha256: Vec::new(),
+            trace_sha256: None,
         },
         versions: Versions { blis: "0.0.0".to_owned(), engine: "engine 1.2.3".to_owned(), generator: "chacha12".to_owned() },
         frame: FrameRecord { start: "empty".to_owned(), stop: "2000 requests".to_owned(), window_start_s: 0.5, window_end_s: 250.75 },

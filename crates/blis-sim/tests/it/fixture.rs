@@ -8,11 +8,12 @@ use blis_contracts::environment::Environment;
 use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, PoolPlan};
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::record::RequestRecord;
-use blis_contracts::request::{Request, Segment, TokenSource};
+use blis_contracts::request::{Request, RequestSlot, Segment, TokenSource};
+use blis_contracts::scenario::DEFAULT_CLASS;
 use blis_contracts::step::{StepEstimate, StepShape};
 use blis_contracts::units::{Blocks, SimDuration, SimTime};
 use blis_sim::{Frame, FrontEndCosts, Observer, Outcome, Progress, Resources, Simulation, SimulationError};
-use blis_workload::source::{Draft, Source, request_id};
+use blis_workload::source::{Draft, Origin, Source, request_id};
 
 /// Runs every waiting request at once; each step gives each one token.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct BatchEngine {
     step_time: SimDuration,
     waiting: Vec<Request>,
     running: Vec<(Request, u32)>,
+    /// Requests to give up when a step ends.
+    aborts: Vec<RequestSlot>,
     step_end: Option<SimTime>,
     counters: EngineCounters,
     /// Prompts longer than this are refused.
@@ -36,6 +39,7 @@ impl BatchEngine {
             step_time: SimDuration::from_micros(step_us),
             waiting: Vec::new(),
             running: Vec::new(),
+            aborts: Vec::new(),
             step_end: None,
             counters: EngineCounters::default(),
             longest_prompt: 1000,
@@ -90,7 +94,7 @@ impl Engine for BatchEngine {
     fn deliver(&mut self, _now: SimTime, input: Input) {
         match input {
             Input::Request(request) => self.waiting.push(request),
-            Input::Abort(slot) => self.running.retain(|(request, _)| request.slot != slot),
+            Input::Abort(slot) => self.aborts.push(slot),
         }
     }
 
@@ -99,6 +103,14 @@ impl Engine for BatchEngine {
             self.finish_step(effects);
         }
         if self.step_end.is_none() {
+            for slot in self.aborts.drain(..) {
+                let live = self.running.len() + self.waiting.len();
+                self.running.retain(|(request, _)| request.slot != slot);
+                self.waiting.retain(|request| request.slot != slot);
+                if self.running.len() + self.waiting.len() < live {
+                    effects.finished.push(Finished { slot, reason: FinishReason::Abort, cached_prompt_tokens: 0 });
+                }
+            }
             self.start_step(now, effects);
         }
         effects.wake_at = self.step_end;
@@ -125,22 +137,33 @@ pub(crate) struct ListedSource {
     sent: usize,
     free: Option<usize>,
     now: SimTime,
+    timeout: Option<SimDuration>,
 }
 
 impl ListedSource {
     pub(crate) fn open(client: u32, requests: &[(u64, u32, u32)]) -> Box<dyn Source> {
-        Box::new(Self { client, requests: requests.to_vec(), sent: 0, free: None, now: SimTime::ZERO })
+        Box::new(Self { client, requests: requests.to_vec(), sent: 0, free: None, now: SimTime::ZERO, timeout: None })
+    }
+
+    /// An open one whose client waits no longer than it says.
+    pub(crate) fn impatient(timeout_us: u64, requests: &[(u64, u32, u32)]) -> Box<dyn Source> {
+        let timeout = Some(SimDuration::from_micros(timeout_us));
+        Box::new(Self { client: 0, requests: requests.to_vec(), sent: 0, free: None, now: SimTime::ZERO, timeout })
     }
 
     pub(crate) fn closed(client: u32, width: usize, requests: &[(u32, u32)]) -> Box<dyn Source> {
         let requests = requests.iter().map(|(prompt, output)| (0, *prompt, *output)).collect();
-        Box::new(Self { client, requests, sent: 0, free: Some(width), now: SimTime::ZERO })
+        Box::new(Self { client, requests, sent: 0, free: Some(width), now: SimTime::ZERO, timeout: None })
     }
 }
 
 impl Source for ListedSource {
     fn name(&self) -> &'static str {
         "listed"
+    }
+
+    fn class(&self) -> &str {
+        DEFAULT_CLASS
     }
 
     fn next_send(&self) -> Option<SimTime> {
@@ -158,7 +181,7 @@ impl Source for ListedSource {
         self.sent += 1;
         self.free = self.free.map(|free| free - 1);
         let prompt: Arc<[Segment]> = Arc::new([Segment { source: TokenSource::Unique(id.0), length: prompt }]);
-        Draft { id, prompt, output_length, max_tokens: None, priority: 0, warm_up: false }
+        Draft { id, prompt, output_length, max_tokens: None, priority: 0, warm_up: false, timeout: self.timeout, origin: Origin::default() }
     }
 
     fn ended(&mut self, now: SimTime, _record: &RequestRecord) {
@@ -179,6 +202,8 @@ impl Source for ListedSource {
 pub(crate) struct Collector(pub(crate) Vec<RequestRecord>);
 
 impl Observer for Collector {
+    fn sent(&mut self, _at: SimTime, _draft: &Draft) {}
+
     fn record(&mut self, record: &RequestRecord) {
         self.0.push(record.clone());
     }

@@ -2,5 +2,9 @@
 
 mod fixture;
 mod laws;
+#[cfg(test)]
+mod patience;
+#[cfg(test)]
+mod replays;
 mod runs;
 mod timelines;

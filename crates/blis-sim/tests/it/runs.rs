@@ -34,7 +34,12 @@ fn attempt(flags: &str, edits: &[(&str, &str)]) -> Result<(Run, Vec<RequestRecor
     let document = Document::parse("scenario.yaml", text.as_bytes(), LineEndings::LfOrCrLf).expect("a document");
     let scenario = Scenario::load(&document).expect("a valid scenario");
     let mut collector = Collector::default();
-    let run = run(&scenario, &Origin { scenario_sha256: String::new(), edits: Vec::new() }, &World::released(), &mut collector)?;
+    let run = run(
+        &scenario,
+        &Origin { scenario_sha256: String::new(), edits: Vec::new(), trace_sha256: None },
+        &World::released(),
+        &mut collector,
+    )?;
     Ok((run, collector.0))
 }
 

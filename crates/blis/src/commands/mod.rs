@@ -3,12 +3,15 @@
 mod catalog;
 mod compare;
 mod completions;
+mod compose;
+mod convert;
 mod coverage;
 mod dashboard;
 mod explain;
 mod fields;
 mod ledger;
 mod metrics;
+mod replay;
 mod report;
 mod run;
 mod schema;
@@ -32,6 +35,12 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 pub(crate) enum Command {
     /// Run a scenario and print its Result
     Run(run::Args),
+    /// Run a scenario with the requests of a trace instead of its own workload
+    Replay(replay::Args),
+    /// Turn a trace or another tool's description of a workload into another format, and check that it is the same workload
+    Convert(convert::Args),
+    /// Put several traces together as one
+    Compose(compose::Args),
     /// Show what stands behind a run: settings, plan, memory, KV cache, and the price of a step
     Explain(explain::Args),
     /// Show a Result as a page that needs nothing else
@@ -69,6 +78,9 @@ impl Command {
     pub(crate) fn run(self) -> Outcome {
         match self {
             Self::Run(args) => run::run(&args),
+            Self::Replay(args) => replay::run(&args),
+            Self::Convert(args) => convert::run(&args),
+            Self::Compose(args) => compose::run(&args),
             Self::Explain(args) => explain::run(&args),
             Self::Report(args) => report::run(&args),
             Self::Validate(args) => validate::run(&args),

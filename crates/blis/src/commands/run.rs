@@ -1,19 +1,23 @@
 //! `blis run`: one scenario, one Result.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use blis_contracts::engine::{EngineSnapshot, StepTicket};
+use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
-use blis_contracts::scenario::{BenchmarkClient, Scenario, Workload};
+use blis_contracts::scenario::Scenario;
+use blis_contracts::units::SimTime;
 use blis_report::grid::Grid;
 use blis_report::quantity::count;
 use blis_report::requests::{Format, RequestWriter};
 use blis_report::result;
 use blis_report::timeline::TimelineWriter;
 use blis_sim::{Observer, Origin, Progress, RunStatistics};
+use blis_workload::source::Draft;
+use blis_workload::trace::{Cast, Mode, TraceRecorder, header_text};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Outcome, note, print};
@@ -21,8 +25,9 @@ use crate::data::DataArgs;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::pending::PendingFile;
-use crate::scenario::ScenarioArgs;
+use crate::scenario::{Loaded, ScenarioArgs, Senders};
 use crate::slo::Condition;
+use crate::trace;
 use crate::window::Window;
 
 /// The exit code of a run that a condition fails.
@@ -33,10 +38,19 @@ const SLO_NOT_MET: u8 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// What a run gives, wherever its requests come from.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OutputArgs {
     /// Print the Result as aligned tables, or as the whole document
-    #[arg(long, value_enum, default_value = "table")]
-    format: Printed,
-    /// Write one line for each request to a .csv or .jsonl file
+    #[arg(long = "format", value_enum, value_name = "FORMAT", default_value = "table")]
+    printed: Printed,
+    /// Write one line for each request to a .csv, .jsonl or .parquet file
     #[arg(long, value_name = "FILE", value_parser = requests_file)]
     requests: Option<(PathBuf, Format)>,
     /// Write a timeline of steps and requests for trace viewers to a .json file
@@ -45,6 +59,9 @@ pub(crate) struct Args {
     /// Only what overlaps a stretch of simulated time, such as 10s..12.5s
     #[arg(long, value_name = "FROM..TO", requires = "timeline")]
     timeline_window: Option<Window>,
+    /// Write the requests as a trace that `blis replay` takes: a header, NAME.yaml, and a table beside it, NAME.csv
+    #[arg(long, value_name = "NAME.yaml")]
+    trace_out: Option<PathBuf>,
     /// End with exit code 3 if a condition on a figure holds, as in `ttft.p99>500ms`; may be repeated
     #[arg(long = "fail-if", value_name = "CONDITION")]
     conditions: Vec<Condition>,
@@ -54,8 +71,6 @@ pub(crate) struct Args {
     /// Show no progress bar on a terminal
     #[arg(long)]
     no_progress: bool,
-    #[command(flatten)]
-    data: DataArgs,
 }
 
 /// How a Result is printed.
@@ -83,23 +98,36 @@ fn json_file(text: &str) -> Result<PathBuf, String> {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let loaded = args.scenario.load()?;
-    if let Some(refusal) = args.conditions.iter().find_map(|condition| condition.refusal(&loaded.scenario)) {
+    let senders = loaded.senders()?;
+    go(&loaded, senders, &args.scenario.edits, &args.output, &args.data)
+}
+
+/// Runs a scenario with the senders given.
+pub(super) fn go(loaded: &Loaded, senders: Senders, edits: &[String], output: &OutputArgs, data: &DataArgs) -> Outcome {
+    if let Some(refusal) = output.conditions.iter().find_map(|condition| condition.refusal(&loaded.scenario)) {
         return Err(Failure::input(refusal, None));
     }
-    let world = args.data.world()?;
+    let world = data.world()?;
+    for text in &senders.notes {
+        note(&format!("note: {text}\n"));
+    }
     interrupt::watch();
-    let mut watch = Watch::new(args, &loaded.scenario)?;
-    let origin = Origin { scenario_sha256: loaded.sha256(), edits: args.scenario.edits.clone() };
-    let run = blis_sim::run(&loaded.scenario, &origin, &world, &mut watch).map_err(|error| loaded.run_failure(error))?;
-    watch.finish()?;
-    let code = print(&match args.format {
+    let Senders { offered, trace_sha256, .. } = senders;
+    let mode = if trace_sha256.is_some() { Mode::Replayed } else { Mode::Generated };
+    let mut watch = Watch::new(output, &loaded.scenario, Cast::of(&offered))?;
+    let origin = Origin { scenario_sha256: loaded.sha256(), edits: edits.to_vec(), trace_sha256 };
+    let run =
+        blis_sim::run_offered(&loaded.scenario, offered.sources, &origin, &world, &mut watch).map_err(|error| loaded.run_failure(error))?;
+    let not_started = run.result.fates.get(&Fate::NotStarted).copied().unwrap_or(0);
+    watch.finish(&Ending { mode, seed: loaded.scenario.seed, not_started })?;
+    let code = print(&match output.printed {
         Printed::Table => result::table(&run.result),
         Printed::Json => result::json(&run.result),
     })?;
-    if args.stats {
+    if output.stats {
         note(&statistics(&run.statistics));
     }
-    let failures: Vec<String> = args.conditions.iter().filter_map(|condition| condition.failure(&run.result)).collect();
+    let failures: Vec<String> = output.conditions.iter().filter_map(|condition| condition.failure(&run.result)).collect();
     for failure in &failures {
         note(&format!("--fail-if {failure}\n"));
     }
@@ -126,6 +154,7 @@ fn statistics(statistics: &RunStatistics) -> String {
 struct Watch {
     requests: Option<Side<RequestWriter<PendingFile>>>,
     timeline: Option<Side<TimelineWriter<PendingFile>>>,
+    trace: Option<TraceOut>,
     bar: ProgressBar,
 }
 
@@ -163,35 +192,80 @@ impl<W> Side<W> {
     }
 }
 
+/// A trace being written: the header, whose contents the run's end decides, and the table.
+struct TraceOut {
+    header: PendingFile,
+    table: Side<TraceRecorder<PendingFile>>,
+}
+
+/// What the header of a trace tells of the run.
+struct Ending {
+    mode: Mode,
+    seed: u64,
+    not_started: u64,
+}
+
+impl TraceOut {
+    fn begin(path: &Path, cast: Cast, model: String) -> Result<Self, Failure> {
+        let (header_path, table_path) = trace::places(path)?;
+        let Side { what, writer } = Side::begin("--trace-out", &header_path, Ok)?;
+        let header = writer.map_err(|error| Failure::Io { what, error })?;
+        Ok(Self { header, table: Side::begin("--trace-out", &table_path, |file| TraceRecorder::new(file, cast, model))? })
+    }
+
+    /// Puts the table at its place, then the header.
+    fn finish(self, ending: &Ending) -> Result<(), Failure> {
+        let Self { mut header, table } = self;
+        table.finish(|recorder| {
+            let (table, described) = recorder.finish(ending.mode, ending.seed, ending.not_started)?;
+            header.write_all(header_text(&described).as_bytes())?;
+            header.complete()?;
+            Ok(table)
+        })
+    }
+}
+
 impl Watch {
-    fn new(args: &Args, scenario: &Scenario) -> Result<Self, Failure> {
+    fn new(args: &OutputArgs, scenario: &Scenario, cast: Cast) -> Result<Self, Failure> {
+        let trace = args.trace_out.as_ref().map(|path| TraceOut::begin(path, cast.clone(), scenario.model.clone())).transpose()?;
+        let clients = cast.clients;
         let requests = args
             .requests
             .as_ref()
-            .map(|(path, format)| Side::begin("--requests", path, |file| RequestWriter::new(file, *format, clients(scenario))));
+            .map(|(path, format)| Side::begin("--requests", path, |file| RequestWriter::new(file, *format, clients.clone())));
         let window = args.timeline_window.clone().unwrap_or(Window::ALL).0;
         let timeline = args.timeline.as_ref().map(|path| {
-            Side::begin("--timeline", path, |file| TimelineWriter::new(file, &scenario.pools[0].name, clients(scenario), window))
+            Side::begin("--timeline", path, |file| TimelineWriter::new(file, &scenario.pools[0].name, clients.clone(), window))
         });
         let bar = if args.no_progress { ProgressBar::hidden() } else { bar(scenario) };
-        Ok(Self { requests: requests.transpose()?, timeline: timeline.transpose()?, bar })
+        Ok(Self { requests: requests.transpose()?, timeline: timeline.transpose()?, trace, bar })
     }
 
     /// Puts the files at their places.
-    fn finish(self) -> Result<(), Failure> {
+    fn finish(self, ending: &Ending) -> Result<(), Failure> {
         self.bar.finish_and_clear();
         self.requests.map_or(Ok(()), |side| side.finish(RequestWriter::finish))?;
-        self.timeline.map_or(Ok(()), |side| side.finish(TimelineWriter::finish))
+        self.timeline.map_or(Ok(()), |side| side.finish(TimelineWriter::finish))?;
+        self.trace.map_or(Ok(()), |trace| trace.finish(ending))
     }
 }
 
 impl Observer for Watch {
+    fn sent(&mut self, at: SimTime, draft: &Draft) {
+        if let Some(trace) = &mut self.trace {
+            trace.table.write(|recorder| recorder.sent(at, draft));
+        }
+    }
+
     fn record(&mut self, record: &RequestRecord) {
         if let Some(side) = &mut self.requests {
             side.write(|writer| writer.write(record));
         }
         if let Some(side) = &mut self.timeline {
             side.write(|writer| writer.request(record));
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.table.write(|recorder| recorder.ended(record));
         }
     }
 
@@ -217,13 +291,5 @@ fn bar(scenario: &Scenario) -> ProgressBar {
             ProgressBar::new(requests).with_style(style.expect("the template names keys that indicatif has"))
         }
         None => ProgressBar::new_spinner(),
-    }
-}
-
-/// The names of the workload's clients, in its order.
-fn clients(scenario: &Scenario) -> Vec<String> {
-    match &scenario.workload {
-        Workload::Clients(workload) => workload.clients.iter().map(|client| client.id.clone()).collect(),
-        Workload::Benchmark(BenchmarkClient::Inferencex(_)) => vec!["inferencex".to_owned()],
     }
 }

@@ -16,5 +16,6 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Outcome {
     let loaded = args.scenario.load()?;
     blis_sim::prepare(&loaded.scenario, &args.data.world()?).map_err(|error| loaded.run_failure(error))?;
+    loaded.senders()?;
     print(&format!("{}: `{}` is a valid scenario\n", args.scenario.path.display(), loaded.scenario.name))
 }

@@ -71,7 +71,7 @@ fn a_horizon_before_the_first_arrival_is_refused() {
 fn wrong_arguments_are_refused_before_anything_runs() {
     check("condition_unknown_metric", &[], &["--fail-if", "tftt.p99>500ms"]);
     check("condition_without_unit", &[], &["--fail-if", "ttft.p99>500"]);
-    check("requests_unknown_format", &[], &["--requests", "requests.parquet"]);
+    check("requests_unknown_format", &[], &["--requests", "requests.txt"]);
     check("requests_no_folder", &[], &["--requests", "no/such/folder/requests.csv"]);
     check("unknown_argument", &[], &["--formt", "json"]);
     check("catalog_no_folder", &[], &["--catalog", "no/such/folder"]);

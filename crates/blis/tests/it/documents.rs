@@ -30,10 +30,14 @@ fn run_all(test: &str, name: &str, at_least: usize) {
     let commands = commands(&document(name));
     assert!(commands.len() >= at_least, "{name} shows {} commands", commands.len());
     let bench = Bench::new(test, CHAT);
-    for entry in std::fs::read_dir(format!("{ROOT}/scenarios")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = format!("scenarios/{}", path.file_name().unwrap().to_str().unwrap());
-        bench.write(&name, &std::fs::read(path).unwrap());
+    for folder in ["scenarios", "scenarios/data"] {
+        for entry in std::fs::read_dir(format!("{ROOT}/{folder}")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                let name = format!("{folder}/{}", path.file_name().unwrap().to_str().unwrap());
+                bench.write(&name, &std::fs::read(path).unwrap());
+            }
+        }
     }
     bench.write("units.jsonl", SWEEP.as_bytes());
     bench.write("measured.jsonl", MEASURED.as_bytes());

@@ -12,3 +12,4 @@ mod harness;
 mod look_ups;
 mod runs;
 mod scoring;
+mod traces;

@@ -1,0 +1,138 @@
+//! Traces on the command line: recording, replaying, converting and composing them, and what of them is refused.
+
+use serde_json::Value;
+
+use crate::harness::{Bench, CHAT, show};
+
+const MOONCAKE: &str = "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 9, \"hash_ids\": [0, 1, 57]}\n\
+{\"timestamp\": 30, \"input_length\": 1024, \"output_length\": 5, \"hash_ids\": [0, 1]}\n\
+{\"timestamp\": 3000, \"input_length\": 600, \"output_length\": 20, \"hash_ids\": [0, 9]}\n";
+
+fn json(bench: &Bench, arguments: &[&str]) -> Value {
+    let output = bench.blis(&[arguments, &["--format", "json"]].concat());
+    assert!(output.status.success(), "{}", show(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn without_inputs(mut result: Value) -> Value {
+    result.as_object_mut().unwrap().remove("inputs");
+    result
+}
+
+/// The exit code and what stderr says of a command that is refused.
+fn refused(bench: &Bench, arguments: &[&str]) -> String {
+    let output = bench.blis(arguments);
+    assert_eq!(output.status.code(), Some(2), "{}", show(&output));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_recorded_run_replays_to_the_same_result_outside_its_inputs() {
+    let bench = Bench::new("record_and_replay", CHAT);
+    let recorded = json(&bench, &["run", "scenario.yaml", "--trace-out", "t.yaml", "--requests", "one.csv"]);
+    let replayed = json(&bench, &["replay", "scenario.yaml", "t.yaml", "--requests", "other.csv"]);
+    assert_eq!(bench.files(), ["one.csv", "other.csv", "scenario.yaml", "t.csv", "t.yaml"]);
+    assert!(recorded["inputs"].get("trace_sha256").is_none() && replayed["inputs"]["trace_sha256"].is_string());
+    assert_eq!(without_inputs(recorded.clone()), without_inputs(replayed));
+    assert_eq!(bench.read("one.csv"), bench.read("other.csv"));
+    assert_eq!(bench.read("t.csv").lines().count(), 101);
+    let named = CHAT.split("workload:").next().unwrap().to_owned() + "workload: {trace: t.yaml}\nframe: {start: empty, stop: {}}\n";
+    bench.write("traces/scenario.yaml", named.replace("trace: t.yaml", "trace: ../t.yaml").as_bytes());
+    let named = json(&bench, &["run", "traces/scenario.yaml"]);
+    assert_eq!(named["fates"], recorded["fates"]);
+    assert_eq!(named["figures"], recorded["figures"]);
+}
+
+#[test]
+fn a_mooncake_trace_replays_and_its_blocks_meet_in_the_prefix_cache() {
+    let bench = Bench::new("mooncake", &CHAT.replace("requests: 100", "horizon_s: 60"));
+    bench.write("m.jsonl", MOONCAKE.as_bytes());
+    let result = json(&bench, &["replay", "scenario.yaml", "m.jsonl", "--time-unit", "ms"]);
+    assert_eq!((result["fates"]["completed"].as_u64(), result["tokens"]["prompt"].as_u64()), (Some(3), Some(2724)));
+    assert!(result["tokens"]["prefix_hits"].as_u64().unwrap() >= 512, "{}", result["tokens"]);
+    let seconds = json(&bench, &["replay", "scenario.yaml", "m.jsonl", "--time-unit", "s", "--set", "frame.stop.horizon_s=9000"]);
+    assert_eq!(seconds["frame"]["window_end_s"].as_f64().map(f64::trunc), Some(3000.0));
+}
+
+#[test]
+fn a_trace_that_does_not_say_what_it_is_is_refused() {
+    let bench = Bench::new("untold", CHAT);
+    bench.write("m.jsonl", MOONCAKE.as_bytes());
+    bench.write("m.txt", MOONCAKE.as_bytes());
+    bench.write("bad.jsonl", MOONCAKE.replace("[0, 1]", "[0]").as_bytes());
+    bench.write("empty.jsonl", b"");
+    bench.write("a.csv", b"\xef\xbb\xbfTIMESTAMP,ContextTokens,GeneratedTokens\n");
+    assert!(refused(&bench, &["replay", "scenario.yaml", "m.jsonl"]).contains("the unit of `timestamp` is not stated"));
+    assert!(refused(&bench, &["replay", "scenario.yaml", "m.txt"]).contains("state one of blis, mooncake, azure, burstgpt"));
+    assert!(
+        refused(&bench, &["replay", "scenario.yaml", "a.csv", "--trace-format", "azure"])
+            .contains("a.csv:1: starts with a byte order mark")
+    );
+    let replay = |name| refused(&bench, &["replay", "scenario.yaml", name, "--time-unit", "ms"]);
+    assert!(replay("bad.jsonl").contains("bad.jsonl:2: hash_ids: has 1 hashes; a prompt of 1024 tokens in blocks of 512 has 2"));
+    assert!(replay("empty.jsonl").contains("has no request"));
+    assert!(replay("none.jsonl").contains("cannot be read"));
+    assert!(refused(&bench, &["run", "scenario.yaml", "--trace-out", "t.csv"]).contains("name the header, which ends in .yaml"));
+    assert_eq!(bench.files(), ["a.csv", "bad.jsonl", "empty.jsonl", "m.jsonl", "m.txt", "scenario.yaml"]);
+}
+
+#[test]
+fn a_converted_trace_is_checked_against_its_source() {
+    let bench = Bench::new("convert", CHAT);
+    bench.write("m.jsonl", MOONCAKE.as_bytes());
+    let output = bench.blis(&["convert", "m.jsonl", "b.yaml", "--time-unit", "ms"]);
+    assert!(output.status.success(), "{}", show(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("b.yaml: 3 requests; the same workload as the source\n") && text.contains("prompt tokens"), "{text}");
+    assert!(bench.blis(&["convert", "b.yaml", "again.jsonl"]).status.success());
+    let replay = |name, extra: &[&str]| json(&bench, &[&["replay", "scenario.yaml", name, "--set", "frame.stop={}"], extra].concat());
+    assert_eq!(replay("m.jsonl", &["--time-unit", "ms"])["figures"], replay("b.yaml", &[])["figures"]);
+    assert_eq!(replay("m.jsonl", &["--time-unit", "ms"])["tokens"], replay("again.jsonl", &["--time-unit", "ms"])["tokens"]);
+    let told = refused(&bench, &["convert", "b.yaml", "a.csv", "--to-format", "azure"]);
+    assert!(told.contains("request 0: shares text with others, which Azure's format cannot say"), "{told}");
+    assert!(!bench.files().contains(&"a.csv".to_owned()));
+}
+
+#[test]
+fn composed_traces_run_side_by_side() {
+    let bench = Bench::new("compose", CHAT);
+    bench.write("m.jsonl", MOONCAKE.as_bytes());
+    json(&bench, &["run", "scenario.yaml", "--trace-out", "t.yaml"]);
+    let output = bench.blis(&["compose", "t.yaml", "m.jsonl", "--time-unit", "ms", "--out", "both.yaml"]);
+    assert_eq!(show(&output), "exit code: 0\n---- stdout\nboth.yaml: 103 requests of 2 clients\n---- stderr\n");
+    let result = json(&bench, &["replay", "scenario.yaml", "both.yaml", "--set", "frame.stop={}"]);
+    assert_eq!(result["fates"]["completed"], 103);
+}
+
+#[test]
+fn a_tools_description_becomes_a_workload_that_runs() {
+    let bench = Bench::new("tool", CHAT);
+    let config = "data: {type: synthetic, input_distribution: {min: 10, max: 500, mean: 200, std_dev: 50}, output_distribution: {min: 5, max: 50, mean: 20, std_dev: 5}}\n\
+        load: {type: constant, interval: 1, stages: [{rate: 2, duration: 5}, {rate: 4, duration: 5}]}\n";
+    bench.write("perf.yaml", config.as_bytes());
+    let output = bench.blis(&["convert", "perf.yaml", "w.yaml", "--tool", "inference-perf"]);
+    assert!(output.status.success(), "{}", show(&output));
+    let result = json(&bench, &["run", "scenario.yaml", "--workload", "w.yaml", "--set", "frame.stop={}"]);
+    assert_eq!(result["fates"]["completed"], 9 + 19);
+    bench.write("w.yaml", b"clients: []\n");
+    assert!(refused(&bench, &["run", "scenario.yaml", "--workload", "w.yaml"]).contains("must have the one key `workload`"));
+}
+
+/// The engine starts only where its pool holds a sequence of `max_model_len`, so no prompt fits the one and not the other.
+#[test]
+fn a_prompt_that_the_pool_could_not_hold_is_refused_and_the_others_go_on() {
+    let pairs = |longest: u32| format!("lengths: {{pairs: [[100, 5], [{longest}, 1], [50, 5]], order: listed}}");
+    let lengths = "input: {distribution: uniform, min: 100, max: 900}\n      output: {distribution: uniform, min: 10, max: 90}";
+    let scenario = |flags: &str, longest| {
+        let text = CHAT.replace("--max-model-len 4096", flags).replace("requests: 100", "requests: 6");
+        assert!(text.contains(lengths));
+        text.replace(lengths, &pairs(longest))
+    };
+    let small = Bench::new("pool_too_small", &scenario("--max-model-len 4096 --num-gpu-blocks-override 40", 2000));
+    assert!(refused(&small, &["run", "scenario.yaml"]).contains("the estimated maximum model length is 624"));
+    let full = Bench::new("pool_filled", &scenario("--max-model-len 624 --num-gpu-blocks-override 40", 623));
+    assert_eq!(json(&full, &["run", "scenario.yaml"])["fates"]["completed"], 6);
+    let over = Bench::new("pool_exceeded", &scenario("--max-model-len 624 --num-gpu-blocks-override 40", 2000));
+    let result = json(&over, &["run", "scenario.yaml"]);
+    assert_eq!((&result["fates"]["completed"], &result["fates"]["refused"]), (&4.into(), &2.into()));
+}
