@@ -1,10 +1,10 @@
-"""All-reduce and all-gather inside one node, by ranks of the group and range of message size.
+"""All-reduce, all-gather and reduce-scatter inside one node, by ranks of the group and range of message size.
 
 A library switches algorithm with size (one shot, two shots, then the copy engine's or NCCL's), so a group's times are a few
 straight lines `latency + bytes/bandwidth`, each over one range. The number of ranges is what the data need: a further range
 must take at least `GAIN` off the largest error. Held out: every third size, each predicted from lines fitted to the others.
 
-Tables count bf16 elements; sizes here are bytes. Only rows replayed from a graph are read: eager rows show host time.
+Tables count bf16 elements of the larger side (what is summed, what is concatenated); sizes here are its bytes. Only rows replayed from a graph are read: eager rows show host time.
 The vLLM rows are what its all-reduce dispatch runs at each size, so the entry named custom-all-reduce covers the sizes at which
 that dispatch falls back to other algorithms too.
 """
@@ -20,7 +20,7 @@ GROUPS = (2, 4, 8, 16)
 SWITCHED = ("h100", "h200", "b200", "b300", "gb200-nvl72", "gb300-nvl72")     # symmetric memory and FlashInfer serve these alone
 # The chip whose rows stand for groups a chip's own tables lack: the same NVLink domain with the same links.
 SAME_DOMAIN = {"gb200-nvl72": "gb300-nvl72"}
-EVERYWHERE = ("vllm-csrc/custom-all-reduce", "nccl/all-reduce", "nccl/all-gather")
+EVERYWHERE = ("vllm-csrc/custom-all-reduce", "nccl/all-reduce", "nccl/all-gather", "nccl/reduce-scatter")
 MAX_RANGES, GAIN = 7, 0.015
 FUSED_RULE = (
     "the fused kernel is TensorRT-LLM's one- and two-shot all-reduce with the norm in its epilogue: TensorRT-LLM 1.3.0rc20's "
@@ -46,6 +46,7 @@ TABLES = (
     ("nccl/symmetric-all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_SYMMETRIC_RULE),
     ("nccl/all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_RULE),
     ("nccl/all-gather", "collective.all_gather", "nccl/2.29.2", "nccl_perf", {"op_name": "all_gather", "nccl_dtype": "half"}, NCCL_RULE),
+    ("nccl/reduce-scatter", "collective.reduce_scatter", "nccl/2.29.2", "nccl_perf", {"op_name": "reduce_scatter", "nccl_dtype": "half"}, NCCL_RULE),
 )
 
 
@@ -140,5 +141,5 @@ def entries(chip, wheel, report):
                 fit=dict(rows=len(size), held_out=int(held.sum()), **summary(error)), reason=rule,
             )
             yield entry
-        if kernel in ("nccl/all-reduce", "nccl/all-gather"):
+        if kernel.startswith("nccl/") and kernel in EVERYWHERE:
             yield any_group(entry)

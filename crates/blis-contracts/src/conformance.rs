@@ -93,31 +93,32 @@ struct Driver {
     transcript: Transcript,
     /// Most tokens each live request may still receive.
     owed: FxHashMap<RequestSlot, u32>,
-    /// Ends of steps the accelerator has not finished.
-    open: Vec<SimTime>,
-    /// Steps that have ended and whose output may still come.
-    unread: usize,
+    /// Steps the accelerator has not finished.
+    open: Vec<StepTicket>,
+    /// Outputs of steps that have ended and that may still come.
+    unread: u32,
     ended: usize,
 }
 
 impl Driver {
     fn check(&mut self, now: SimTime, effects: &Effects, in_flight: u32) {
         assert!(effects.wake_at.is_none_or(|wake| wake > now), "{now}: the engine asks to be woken in the past");
-        let open = self.open.len();
-        self.open.retain(|end| *end > now);
-        self.unread += open - self.open.len();
+        self.unread += self.open.extract_if(.., |ticket| ticket.end <= now).map(|ticket| ticket.readers).sum::<u32>();
         if !effects.tokens.is_empty() {
             self.unread = self.unread.checked_sub(1).expect("no output before its step's end");
         }
         for ticket in &effects.started {
-            let last = self.transcript.steps.last();
+            let last = self.transcript.steps.iter().rev().find(|last| last.stream == ticket.stream);
             assert!(last.is_none_or(|last| last.end <= ticket.start), "{now}: {ticket:?} starts before {last:?} has ended");
             assert!(ticket.start < ticket.end && now <= ticket.start, "{now}: {ticket:?} takes no time or starts in the past");
             assert!(ticket.prefill_tokens <= ticket.tokens && ticket.requests <= ticket.tokens, "{now}: {ticket:?} does not add up");
-            self.open.push(ticket.end);
+            self.open.push(*ticket);
             self.transcript.steps.push(*ticket);
         }
-        assert!(self.open.len() <= in_flight as usize, "{now}: {} steps are open, {in_flight} may be", self.open.len());
+        for ticket in &self.open {
+            let open = self.open.iter().filter(|other| other.stream == ticket.stream).count();
+            assert!(open <= in_flight as usize, "{now}: {open} steps are open, {in_flight} may be");
+        }
         self.settle(now, effects);
     }
 

@@ -89,6 +89,10 @@ pub struct StepTicket {
     pub tokens: u32,
     /// Of these, tokens of requests that are still working through their prompt.
     pub prefill_tokens: u32,
+    /// Which of the engine's independent streams of steps it belongs to; steps of one stream run one after the other.
+    pub stream: u32,
+    /// Ranks that read its output, each at a time of its own.
+    pub readers: u32,
 }
 
 /// Tokens one request gained.

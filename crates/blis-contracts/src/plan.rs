@@ -123,6 +123,8 @@ pub enum Primitive {
     AllReduce,
     /// A concatenation over the ranks of a group, left on each.
     AllGather,
+    /// A sum over the ranks of a group, of which each keeps its own rows.
+    ReduceScatter,
     /// A norm over rows.
     Norm,
     /// An elementwise activation.
@@ -137,13 +139,14 @@ pub enum Primitive {
 
 impl Primitive {
     /// Every primitive.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Gemm,
         Self::AttentionPrefill,
         Self::AttentionDecode,
         Self::MoeExperts,
         Self::AllReduce,
         Self::AllGather,
+        Self::ReduceScatter,
         Self::Norm,
         Self::Activation,
         Self::Rope,
@@ -160,6 +163,7 @@ impl Primitive {
             Self::MoeExperts => "moe.experts",
             Self::AllReduce => "collective.all_reduce",
             Self::AllGather => "collective.all_gather",
+            Self::ReduceScatter => "collective.reduce_scatter",
             Self::Norm => "norm",
             Self::Activation => "activation",
             Self::Rope => "rope",
@@ -194,6 +198,10 @@ impl KernelImpl {
 pub enum RowSet {
     /// Every token launched, padding included.
     Tokens,
+    /// A part of the tokens launched, padding included: the ranks that share each matrix share them evenly, rounded up.
+    Split,
+    /// Every token launched by any of the ranks that run in lockstep, padding included.
+    Gathered,
     /// The rows whose logits are computed.
     Sampled,
     /// The requests of the kind the attention primitive covers.
@@ -250,7 +258,7 @@ pub enum PrimitiveShape {
     Collective {
         /// Ranks of the group.
         group: u32,
-        /// Bytes each row brings in on one rank.
+        /// Bytes of each row on one rank: before a sum or a concatenation, after a sum of which each rank keeps its rows.
         bytes_per_row: u64,
     },
     /// Work bound by memory traffic: norms, activations, position embedding, look-up.

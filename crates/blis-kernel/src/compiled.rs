@@ -24,16 +24,39 @@ pub struct CompiledPlan {
 pub(crate) struct Stage {
     /// Work over every token launched.
     pub(crate) tokens: Table,
+    /// Work over a rank's part of them.
+    pub(crate) split: Table,
+    /// Work over every token that any rank launched.
+    pub(crate) gathered: Table,
     /// Work over the rows whose logits are computed.
     pub(crate) sampled: Table,
     /// Work over the requests' contexts.
     pub(crate) attention: Attention,
+    /// Ranks that share the tokens where each takes a part.
+    pub(crate) sharing: u32,
 }
 
 impl Stage {
     /// Kernel calls of one rank's pass.
-    pub(crate) fn calls(&self, rank: &RankStep) -> u32 {
-        self.tokens.calls(rank.padded_tokens) + self.sampled.calls(rank.sampled) + self.attention.calls(rank)
+    pub(crate) fn calls(&self, rank: &RankStep, gathered: u32) -> u32 {
+        let rows: u32 = self.tables().into_iter().zip(self.rows(rank, gathered)).map(|(table, rows)| table.calls(rows)).sum();
+        rows + self.attention.calls(rank)
+    }
+
+    /// The tables that read rows alone.
+    pub(crate) const fn tables(&self) -> [&Table; 4] {
+        [&self.tokens, &self.split, &self.gathered, &self.sampled]
+    }
+
+    /// The rows each of them reads of one rank's step, where all ranks launch `gathered` tokens.
+    pub(crate) const fn rows(&self, rank: &RankStep, gathered: u32) -> [u32; 4] {
+        [rank.padded_tokens, rank.padded_tokens.div_ceil(self.sharing), gathered, rank.sampled]
+    }
+
+    /// Microseconds of all of them, by the memo.
+    fn price_rows(&mut self, rank: &RankStep, gathered: u32) -> f64 {
+        let [tokens, split, gathered, sampled] = self.rows(rank, gathered);
+        self.tokens.price(tokens) + self.split.price(split) + self.gathered.price(gathered) + self.sampled.price(sampled)
     }
 }
 
@@ -82,11 +105,11 @@ impl CompiledPlan {
         let stage = &mut self.stages[step.stage as usize];
         let mut worst = StepEstimate::default();
         self.counts.steps += 1;
+        let gathered = gathered_rows(step);
         for rank in &step.ranks {
-            let calls = stage.calls(rank);
+            let calls = stage.calls(rank, gathered);
             let between = self.launches.between(calls);
-            let kernels =
-                stage.tokens.price(rank.padded_tokens) + stage.sampled.price(rank.sampled) + stage.attention.price(rank) + between;
+            let kernels = stage.price_rows(rank, gathered) + stage.attention.price(rank) + between;
             self.counts.between = (self.counts.between.0 + u64::from(calls), self.counts.between.1 + between);
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let host = self.host.price(rank);
@@ -103,11 +126,13 @@ impl CompiledPlan {
     pub fn price_directly(&self, step: &StepShape) -> StepEstimate {
         let stage = &self.stages[step.stage as usize];
         let mut worst = StepEstimate::default();
+        let gathered = gathered_rows(step);
         for rank in &step.ranks {
             // A copy of the attention classes keeps the counts of this plan as they are.
             let attention = stage.attention.clone().price(rank);
-            let between = self.launches.between(stage.calls(rank));
-            let kernels = stage.tokens.compute(rank.padded_tokens) + stage.sampled.compute(rank.sampled) + attention + between;
+            let between = self.launches.between(stage.calls(rank, gathered));
+            let alike: f64 = stage.tables().into_iter().zip(stage.rows(rank, gathered)).map(|(table, rows)| table.compute(rows)).sum();
+            let kernels = alike + attention + between;
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let host = self.host.price(rank);
             worst = slower(worst, estimate(kernels, dispatch, host.schedule + host.prepare, host.update));
@@ -117,13 +142,18 @@ impl CompiledPlan {
 
     /// Cells of the memo that hold a price.
     pub fn cells_filled(&self) -> usize {
-        self.stages.iter().map(|stage| stage.tokens.filled() + stage.sampled.filled()).sum()
+        self.stages.iter().flat_map(Stage::tables).map(Table::filled).sum()
     }
 
     /// Steps priced so far.
     pub fn steps(&self) -> u64 {
         self.counts.steps
     }
+}
+
+/// Tokens that all ranks launched together.
+pub(crate) fn gathered_rows(step: &StepShape) -> u32 {
+    step.ranks.iter().map(|rank| rank.padded_tokens).sum()
 }
 
 pub(crate) fn dispatch_of(launches: &Launches, attention: &Attention, rank: &RankStep) -> Dispatch {

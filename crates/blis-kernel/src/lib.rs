@@ -23,6 +23,7 @@ mod launch;
 mod memory;
 mod model;
 mod operation;
+mod placement;
 mod report;
 mod table;
 

@@ -7,11 +7,12 @@
 
 use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowSet};
-use blis_contracts::step::RankStep;
+use blis_contracts::step::StepShape;
 use blis_contracts::units::{BytesPerNode, BytesPerRank};
 use blis_registry::vocabulary::{Input, Subject};
 use blis_registry::{ChipCoefficients, Query};
 
+use crate::compiled::gathered_rows;
 use crate::error::CompileError;
 use crate::inputs::Inputs;
 use crate::term::Term;
@@ -21,15 +22,14 @@ const ACTIVATION_BYTES: u64 = 2;
 
 /// The memory of one rank.
 pub(crate) fn breakdown(plan: &PoolPlan, coefficients: &ChipCoefficients) -> Result<MemoryBreakdown, CompileError> {
-    let profiled = plan.profiling.ranks.first();
     let graphs = plan.graphs.full.len() + plan.graphs.piecewise.len();
-    let inputs = Inputs::NONE.with(Input::Ranks, f64::from(plan.layout.tensor)).with(Input::Graphs, graphs as f64);
-    let group = (plan.layout.ranks() > 1).then_some(plan.layout.tensor);
+    let group = widest_group(plan);
+    let inputs = Inputs::NONE.with(Input::Ranks, f64::from(group.unwrap_or(1))).with(Input::Graphs, graphs as f64);
     let coefficient = |subject| -> Result<BytesPerRank, CompileError> {
         let query = Query { subject, kernel: None, format: None, group };
         Ok(whole_bytes(Term::find(coefficients, &query, &Inputs::NONE)?.price(&inputs)))
     };
-    let live = profiled.map_or(0, |rank| plan.layers.iter().map(|layer| live_bytes(layer, rank)).max().unwrap_or(0));
+    let live = plan.layers.iter().map(|layer| live_bytes(layer, &plan.profiling, plan.layout.tensor)).max().unwrap_or(0);
     Ok(MemoryBreakdown {
         weights: plan.weights.iter().map(|tensor| tensor.bytes * u64::from(tensor.count)).sum(),
         buffers: plan.buffers.iter().map(|buffer| buffer.bytes).sum(),
@@ -42,11 +42,27 @@ pub(crate) fn breakdown(plan: &PoolPlan, coefficients: &ChipCoefficients) -> Res
     })
 }
 
-/// Bytes of what one operation reads and writes besides weights and cache.
-fn live_bytes(layer: &LoweredLayer, step: &RankStep) -> u64 {
+/// The widest group of ranks that exchange anything; none where no rank does.
+fn widest_group(plan: &PoolPlan) -> Option<u32> {
+    let exchanged = plan.layers.iter().filter_map(|layer| match layer.shape {
+        PrimitiveShape::Collective { group, .. } => Some(group),
+        PrimitiveShape::Gemm { .. }
+        | PrimitiveShape::Attention { .. }
+        | PrimitiveShape::Moe { .. }
+        | PrimitiveShape::Stream { .. }
+        | PrimitiveShape::Sampling { .. } => None,
+    });
+    exchanged.chain([plan.layout.tensor]).max().filter(|group| *group > 1 && plan.layout.ranks() > 1)
+}
+
+/// Bytes of what one operation reads and writes besides weights and cache, on the first of the ranks of a step.
+fn live_bytes(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> u64 {
+    let Some(rank) = step.ranks.first() else { return 0 };
     let rows = u64::from(match layer.rows {
-        RowSet::Tokens | RowSet::Requests => step.padded_tokens,
-        RowSet::Sampled => step.sampled,
+        RowSet::Tokens | RowSet::Requests => rank.padded_tokens,
+        RowSet::Split => rank.padded_tokens.div_ceil(sharing.max(1)),
+        RowSet::Gathered => gathered_rows(step),
+        RowSet::Sampled => rank.sampled,
     });
     if !u32::try_from(rows).is_ok_and(|rows| layer.runs_for.contains(rows)) {
         return 0;

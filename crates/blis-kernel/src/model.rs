@@ -76,12 +76,15 @@ impl CostModel {
     }
 
     fn stage(&self, plan: &PoolPlan, stage: u32) -> Result<Stage, CompileError> {
-        let (mut tokens, mut sampled, mut decode, mut prefill) = (vec![], vec![], vec![], vec![]);
+        let (mut tokens, mut split, mut gathered, mut sampled) = (vec![], vec![], vec![], vec![]);
+        let (mut decode, mut prefill) = (vec![], vec![]);
         for (layer, count) in merged(plan.layers.iter().filter(|layer| layer.stage == stage)) {
             let target = match (layer.primitive, layer.rows) {
                 (Primitive::AttentionDecode, RowSet::Requests) => &mut decode,
                 (Primitive::AttentionPrefill, RowSet::Requests) => &mut prefill,
                 (_, RowSet::Tokens) => &mut tokens,
+                (_, RowSet::Split) => &mut split,
+                (_, RowSet::Gathered) => &mut gathered,
                 (_, RowSet::Sampled) => &mut sampled,
                 (_, RowSet::Requests) => return Err(misfit(layer)),
             };
@@ -92,7 +95,14 @@ impl CostModel {
                 target.push(Operation::new(layer, count, &self.coefficients, &self.figures, self.balance)?);
             }
         }
-        Ok(Stage { tokens: Table::new(tokens), sampled: Table::new(sampled), attention: Attention::new(decode, prefill) })
+        Ok(Stage {
+            tokens: Table::new(tokens),
+            split: Table::new(split),
+            gathered: Table::new(gathered),
+            sampled: Table::new(sampled),
+            sharing: plan.layout.tensor.max(1),
+            attention: Attention::new(decode, prefill),
+        })
     }
 }
 
@@ -124,7 +134,9 @@ fn fits(layer: &LoweredLayer) -> bool {
             matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests && layer.runs_for == RowRange::ALL
         }
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
-        Primitive::AllReduce | Primitive::AllGather => matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests,
+        Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter => {
+            matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests
+        }
         Primitive::Norm | Primitive::Activation | Primitive::Rope | Primitive::Embedding => {
             matches!(layer.shape, PrimitiveShape::Stream { .. }) && !over_requests
         }

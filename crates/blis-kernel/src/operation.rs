@@ -1,13 +1,14 @@
 //! One class of identical work in a plan: what it is, how often it occurs, and how a step's rows become a form's inputs.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::plan::{KernelImpl, LoweredLayer, PrimitiveShape, RowRange};
+use blis_contracts::plan::{KernelImpl, LoweredLayer, Primitive, PrimitiveShape, RowRange};
 use blis_registry::vocabulary::Input;
 use blis_registry::{ChipCoefficients, Query};
 
 use crate::error::CompileError;
 use crate::figures::Figures;
 use crate::inputs::Inputs;
+use crate::placement::Placement;
 use crate::routing::RoutingBalance;
 use crate::term::Term;
 
@@ -20,6 +21,10 @@ pub(crate) struct Operation {
     pub(crate) shape: PrimitiveShape,
     pub(crate) runs_for: RowRange,
     balance: RoutingBalance,
+    /// Where the experts lie, for work that has any.
+    placement: Option<Placement>,
+    /// Ranks whose rows the larger side of a collective holds.
+    whole: f64,
     fixed: Inputs,
 }
 
@@ -50,6 +55,8 @@ impl Operation {
             shape: layer.shape,
             runs_for: layer.runs_for,
             balance,
+            placement: placement(&layer.shape),
+            whole: f64::from(whole(layer.primitive, group.unwrap_or(1))),
             fixed,
         })
     }
@@ -65,21 +72,47 @@ impl Operation {
         match self.shape {
             PrimitiveShape::Gemm { .. } | PrimitiveShape::Sampling { .. } => fixed.with(Input::Rows, rows),
             PrimitiveShape::Attention { .. } => fixed,
-            PrimitiveShape::Moe { experts, local_experts, top_k, .. } => {
-                let share = f64::from(local_experts) / f64::from(experts);
-                let hit = (self.balance.expected_distinct(experts, top_k, rows) * share).min(f64::from(local_experts));
-                let pairs = rows * f64::from(top_k) * share;
-                fixed.with(Input::Tokens, rows).with(Input::Pairs, pairs).with(Input::Hit, hit)
+            PrimitiveShape::Moe { top_k, .. } => {
+                let placement = self.placement.as_ref().expect("work with experts has a placement");
+                let load = placement.busiest(self.balance, top_k, rows);
+                fixed.with(Input::Tokens, rows).with(Input::Pairs, load.pairs).with(Input::Hit, load.hit)
             }
-            PrimitiveShape::Collective { bytes_per_row, .. } | PrimitiveShape::Stream { bytes_per_row } => {
-                fixed.with(Input::Bytes, rows * bytes_per_row as f64)
-            }
+            PrimitiveShape::Collective { bytes_per_row, .. } => fixed.with(Input::Bytes, self.whole * rows * bytes_per_row as f64),
+            PrimitiveShape::Stream { bytes_per_row } => fixed.with(Input::Bytes, rows * bytes_per_row as f64),
         }
     }
 
     /// Microseconds of all its calls over `rows` rows.
     pub(crate) fn microseconds(&self, rows: f64) -> f64 {
         f64::from(self.count) * self.term.price(&self.inputs(rows))
+    }
+}
+
+fn placement(shape: &PrimitiveShape) -> Option<Placement> {
+    match *shape {
+        PrimitiveShape::Moe { experts, local_experts, .. } => Some(Placement::new(experts, local_experts)),
+        PrimitiveShape::Gemm { .. }
+        | PrimitiveShape::Attention { .. }
+        | PrimitiveShape::Collective { .. }
+        | PrimitiveShape::Stream { .. }
+        | PrimitiveShape::Sampling { .. } => None,
+    }
+}
+
+/// Collectives are measured by their larger side: what is concatenated, and what is summed before each rank keeps its part.
+const fn whole(primitive: Primitive, group: u32) -> u32 {
+    match primitive {
+        Primitive::AllGather | Primitive::ReduceScatter => group,
+        Primitive::Gemm
+        | Primitive::AttentionPrefill
+        | Primitive::AttentionDecode
+        | Primitive::MoeExperts
+        | Primitive::AllReduce
+        | Primitive::Norm
+        | Primitive::Activation
+        | Primitive::Rope
+        | Primitive::Embedding
+        | Primitive::Sampling => 1,
     }
 }
 

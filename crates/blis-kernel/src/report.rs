@@ -8,7 +8,7 @@ use blis_contracts::step::{Launch, StepShape};
 use blis_registry::vocabulary::{Input, Subject};
 
 use crate::attention::{Part, Priced, Tally};
-use crate::compiled::{CompiledPlan, dispatch_of};
+use crate::compiled::{CompiledPlan, dispatch_of, gathered_rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
 use crate::table::Table;
@@ -82,9 +82,10 @@ impl CompiledPlan {
     pub fn explain(&self, step: &StepShape) -> Vec<PriceLine> {
         let stage = &self.stages[step.stage as usize];
         let mut lines = Vec::new();
+        let gathered = gathered_rows(step);
         for rank in &step.ranks {
             let before = lines.len();
-            for (table, rows) in [(&stage.tokens, rank.padded_tokens), (&stage.sampled, rank.sampled)] {
+            for (table, rows) in stage.tables().into_iter().zip(stage.rows(rank, gathered)) {
                 let run = table.over(rows).filter(|_| rows > 0);
                 lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
             }
@@ -93,7 +94,7 @@ impl CompiledPlan {
             for (operation, priced) in decode.chain(prefill) {
                 lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
             }
-            let calls = stage.calls(rank);
+            let calls = stage.calls(rank, gathered);
             lines.push(of_wait(&self.launches.node, self.launches.between(calls), u64::from(calls)));
             let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
             let kernels: f64 = lines.iter().skip(before).map(|line| line.ns / 1e3).sum();
@@ -113,7 +114,7 @@ impl CompiledPlan {
     pub fn totals(&self) -> PriceTotals {
         let mut lines = Vec::new();
         for stage in &self.stages {
-            for table in [&stage.tokens, &stage.sampled] {
+            for table in stage.tables() {
                 lines.extend(of_table(table));
             }
             let decode = stage.attention.decode.iter().map(|class| (&class.operation, &class.tally));

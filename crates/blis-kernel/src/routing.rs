@@ -1,7 +1,8 @@
 //! How tokens spread over experts: how many distinct experts a step touches.
 //!
 //! A profile belongs to a workload, never to a model: it states how unequal experts are, and the layer states how many there are.
-//! Left out: correlation between the tokens of one request, and imbalance between expert-parallel ranks.
+//! How unevenly that loads ranks which share the experts is worked out in `placement`.
+//! Left out: correlation between the tokens of one request.
 
 /// The balance of routing under a workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,10 +27,19 @@ impl RoutingBalance {
                 let probability = f64::from(top_k.min(experts)) / f64::from(experts);
                 f64::from(experts) * (1.0 - missed(probability))
             }
+            Self::PowerLaw { .. } => self.probabilities(experts, top_k).iter().map(|probability| 1.0 - missed(*probability)).sum(),
+        }
+    }
+
+    /// The probability that a token picks each expert, most popular first; they sum to `top_k`.
+    pub(crate) fn probabilities(self, experts: u32, top_k: u32) -> Vec<f64> {
+        let picks = f64::from(top_k.min(experts));
+        match self {
+            Self::Uniform => vec![picks / f64::from(experts); experts as usize],
             Self::PowerLaw { exponent } => {
                 let weights: Vec<f64> = (1..=experts).map(|rank| libm::pow(f64::from(rank), -exponent)).collect();
-                let scale = inclusion_scale(&weights, f64::from(top_k.min(experts)));
-                weights.iter().map(|weight| 1.0 - missed((weight * scale).min(1.0))).sum()
+                let scale = inclusion_scale(&weights, picks);
+                weights.iter().map(|weight| (weight * scale).min(1.0)).collect()
             }
         }
     }

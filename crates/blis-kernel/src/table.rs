@@ -44,6 +44,9 @@ impl Table {
 
     /// Microseconds of all operations over `rows` rows, by the memo; counts the use.
     pub(crate) fn price(&mut self, rows: u32) -> f64 {
+        if self.operations.is_empty() {
+            return 0.0;
+        }
         match self.cells.get_mut(rows as usize) {
             Some(cell) if !cell.microseconds.is_nan() => {
                 cell.uses += 1;

@@ -51,6 +51,8 @@ vocabulary!(
         AllReduce = "collective.all_reduce",
         /// A concatenation left on every rank of a group.
         AllGather = "collective.all_gather",
+        /// A sum of which every rank of a group keeps its own rows.
+        ReduceScatter = "collective.reduce_scatter",
         /// A norm over rows.
         Norm = "norm",
         /// An elementwise activation.
@@ -255,7 +257,7 @@ impl Subject {
             Self::AttentionPrefill => &[FormName::AttentionPrefill],
             Self::AttentionDecode => &[FormName::AttentionDecode],
             Self::MoeExperts => &[FormName::Moe],
-            Self::AllReduce | Self::AllGather => &[FormName::Collective],
+            Self::AllReduce | Self::AllGather | Self::ReduceScatter => &[FormName::Collective],
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => &[FormName::Stream],
             Self::Sampling => &[FormName::Sampling],
             Self::GraphFull
@@ -277,7 +279,7 @@ impl Subject {
             Self::AttentionPrefill => Family::AttentionPrefill,
             Self::AttentionDecode => Family::AttentionDecode,
             Self::MoeExperts => Family::Moe,
-            Self::AllReduce | Self::AllGather => Family::Collective,
+            Self::AllReduce | Self::AllGather | Self::ReduceScatter => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
             Self::Sampling => Family::Sampling,
             Self::GraphFull | Self::GraphPiecewise | Self::GraphEager | Self::GraphNode => Family::Launch,
@@ -296,6 +298,7 @@ impl From<Primitive> for Subject {
             Primitive::MoeExperts => Self::MoeExperts,
             Primitive::AllReduce => Self::AllReduce,
             Primitive::AllGather => Self::AllGather,
+            Primitive::ReduceScatter => Self::ReduceScatter,
             Primitive::Norm => Self::Norm,
             Primitive::Activation => Self::Activation,
             Primitive::Rope => Self::Rope,

@@ -36,6 +36,8 @@ pub fn plan(plan: &PoolPlan) -> String {
     for (layer, calls) in merged(&plan.layers) {
         let rows = match layer.rows {
             RowSet::Tokens => "tokens",
+            RowSet::Split => "split",
+            RowSet::Gathered => "gathered",
             RowSet::Sampled => "sampled",
             RowSet::Requests => "requests",
         };

@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn step(start: u64) -> StepTicket {
-        StepTicket { step: 1, start: at(start), end: at(start + 20), requests: 1, tokens: 4, prefill_tokens: 4 }
+        StepTicket { step: 1, start: at(start), end: at(start + 20), requests: 1, tokens: 4, prefill_tokens: 4, stream: 0, readers: 1 }
     }
 
     /// The events of a timeline of two steps and two requests.

@@ -64,7 +64,7 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
             prompt_computed: outcome.engine.prompt_tokens_computed.get(),
             output: tally.output_tokens,
         },
-        kv: IndexMap::from([(pool.clone(), kv_figures(&outcome, &kv, usable_blocks))]),
+        kv: IndexMap::from([(pool.clone(), kv_figures(&outcome, &kv, usable_blocks, plan.layout.data))]),
         steps: IndexMap::from([(pool.clone(), steps)]),
         series: IndexMap::from([(pool, outcome.recorder.series(outcome.end, usable_blocks))]),
         binds,
@@ -98,11 +98,12 @@ fn frame_record(scenario: &Scenario, outcome: &Outcome) -> FrameRecord {
     }
 }
 
-fn kv_figures(outcome: &Outcome, kv: &KvPool, usable_blocks: u64) -> KvFigures {
-    let end_us = outcome.end.as_micros();
+/// Figures over all engine cores, of which each has a pool of its own.
+fn kv_figures(outcome: &Outcome, kv: &KvPool, usable_blocks: u64, cores: u32) -> KvFigures {
+    let end_us = outcome.end.as_micros() * u64::from(cores);
     KvFigures {
         blocks: usable_blocks,
-        tokens: kv.capacity_tokens,
+        tokens: kv.capacity_tokens * u64::from(cores),
         bytes_per_rank: kv.bytes_per_rank.get(),
         peak_utilisation: ratio(outcome.peak_blocks, usable_blocks),
         preemptions: outcome.engine.preemptions,

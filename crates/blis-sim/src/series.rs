@@ -31,6 +31,8 @@ pub(crate) struct Recorder {
     now: EngineSnapshot,
     mix: [StepMix; KINDS],
     busy: [SimDuration; KINDS],
+    /// Streams of steps that the engine runs side by side.
+    streams: u32,
 }
 
 impl Default for Recorder {
@@ -42,6 +44,7 @@ impl Default for Recorder {
             now: EngineSnapshot::default(),
             mix: [StepMix::default(); KINDS],
             busy: [SimDuration::ZERO; KINDS],
+            streams: 1,
         }
     }
 }
@@ -58,6 +61,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn step(&mut self, ticket: &StepTicket) {
         let kind = StepKind::of(ticket) as usize;
+        self.streams = self.streams.max(ticket.stream + 1);
         let mix = &mut self.mix[kind];
         mix.steps += 1;
         mix.requests += u64::from(ticket.requests);
@@ -87,7 +91,11 @@ impl Recorder {
             waiting: averages(|bin, _| bin.waiting, 0, 1),
             running: averages(|bin, _| bin.running, 0, 1),
             kv_utilisation: averages(|bin, _| bin.blocks, 0, usable_blocks),
-            device: self.mix().into_keys().map(|kind| (kind, averages(|bin, kind| bin.device[kind], kind as usize, 1))).collect(),
+            device: self
+                .mix()
+                .into_keys()
+                .map(|kind| (kind, averages(|bin, kind| bin.device[kind], kind as usize, u64::from(self.streams))))
+                .collect(),
         }
     }
 
@@ -151,7 +159,7 @@ mod tests {
 
     fn ticket(start: u64, end: u64, prefill_tokens: u32) -> StepTicket {
         let (start, end) = (SimTime::from_micros(start), SimTime::from_micros(end));
-        StepTicket { step: 0, start, end, requests: 2, tokens: 4, prefill_tokens }
+        StepTicket { step: 0, start, end, requests: 2, tokens: 4, prefill_tokens, stream: 0, readers: 1 }
     }
 
     #[test]

@@ -17,12 +17,8 @@ HERE = Path(__file__).resolve().parent
 CONSTANT = {
     "format": "the version of the format",
     "holding": "only KV connectors and streaming sessions put requests there",
-    "deferred": "grammars, connectors, adapters and pipeline depths above two defer; none of them runs here",
-    "done.stats.deferred": "as deferred",
     "done.out.count": "without speculation a request gets one token a step",
-    # With two batches in flight the batch that carries stale output is processed in the very call that preempted.
     "running.stale": "a request is not resumed before its stale output has been delivered",
-    "waiting.stale": "stale output never outlives the call; sched.preempted shows the counter before it drains",
 }
 COLUMNS = {
     "in": ["kind", "id"],
@@ -34,6 +30,7 @@ COLUMNS = {
     "done.stats.kv": ["used", "total"],
     "running": ["id", "computed", "placeholders", "in_flight", "stale", "outputs"],
     "waiting": ["id", "stale", "preemptions"],
+    "routes": ["id", "core"],
 }
 SEEN_AT_MOST = 1000
 
@@ -65,6 +62,18 @@ def aborts(before: dict, call: dict, prompts: dict[str, int], seen: set[str]) ->
     for request, _, preemptions in before["waiting"]:
         if request in hit:
             seen.add("abort of a preempted request" if preemptions else "abort of a waiting request")
+
+
+def several_cores(records: list[dict], seen: set[str]) -> list[dict]:
+    """The calls of a trace, noting what only deployments of several cores or stages show."""
+    seen.add(f"batch queue of {records[0]['config']['batch_queue_size']}")
+    calls = [record for record in records[1:] if "routes" not in record]
+    if len(calls) < len(records) - 1:
+        seen |= {f"request to core {core}" for _, core in records[-1]["routes"]}
+    for call in calls:
+        seen |= {"step without requests in lockstep"} if call.get("dp", {}).get("dummy") else set()
+        seen |= {"wave over"} if call.get("dp", {}).get("running") is False else set()
+    return calls
 
 
 def situations(header: dict, calls: list[dict], prompts: dict[str, int], seen: set[str]) -> None:
@@ -113,6 +122,15 @@ def situations(header: dict, calls: list[dict], prompts: dict[str, int], seen: s
 
 
 EXPECTED = {
+    "step without requests in lockstep",
+    "wave over",
+    "request to core 0",
+    "request to core 1",
+    "request to core 2",
+    "batch queue of 1",
+    "batch queue of 2",
+    "batch queue of 3",
+    "batch queue of 5",
     "add taken",
     "abort taken",
     "resumed request travels as new",
@@ -174,7 +192,7 @@ def main() -> int:
             leaves(record, "", found)
         name = path.name.removesuffix(".jsonl.gz")
         prompts = prompt_lengths(options.scenarios / f"{name}.yaml")
-        situations(records[0]["config"], records[1:], prompts, seen)
+        situations(records[0]["config"], several_cores(records, seen), prompts, seen)
     del found[""]
     rows = [f"{path}: {min(len(values), SEEN_AT_MOST)}" for path, values in sorted(found.items())]
     if options.report:

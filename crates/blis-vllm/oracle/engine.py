@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from vllm.config import set_current_vllm_config
+from vllm.distributed.utils import get_pp_indices
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.attention.attention import Attention
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
@@ -105,7 +106,7 @@ class DoneAt(Future):
 
 
 class ScriptedExecutor(Executor):
-    """The GPU. Steps run one after another; each takes base_us + per_token_us * tokens."""
+    """The GPUs. Steps run one after another; each takes base_us + per_token_us * tokens on each pipeline stage."""
 
     scenario: scenarios.Scenario  # set before the engine is built
     kv_bytes: int
@@ -116,7 +117,7 @@ class ScriptedExecutor(Executor):
         self.vllm_config.compilation_config.static_forward_context.update(layers)
         # The single-process executor does this after loading the model.
         current_platform.update_block_size_for_backend(self.vllm_config)
-        self.device_free_us = 0
+        self.stages_free_us = [0] * self.vllm_config.parallel_config.pipeline_parallel_size
         self.core: OracleCore | None = None
         self._submitted = None
         self._known: dict[str, tuple[int, int, dict]] = {}
@@ -130,6 +131,7 @@ class ScriptedExecutor(Executor):
     def collective_rpc(self, method, timeout=None, args=(), kwargs=None, non_block=False):
         answer = {
             "get_kv_cache_spec": lambda: get_kv_cache_spec(self.vllm_config),
+            "execute_dummy_batch": lambda: None,
             "get_supported_kv_cache_layouts": lambda: WorkerBase.get_supported_kv_cache_layouts(self),
             "set_kv_cache_layout": lambda *_: None,
             "determine_available_memory": lambda: self.kv_bytes,
@@ -138,7 +140,16 @@ class ScriptedExecutor(Executor):
             "compile_or_warm_up_model": lambda: CompilationTimes(language_model=0.0, encoder=0.0),
             "get_supported_tasks": lambda: ("generate",),
         }[method](*args)
-        return [answer]
+        stages = len(self.stages_free_us)
+        if method == "get_kv_cache_spec" and stages > 1:
+            return [self._of_stage(answer, stage) for stage in range(stages)]
+        return [answer] * stages
+
+    def _of_stage(self, specs: dict, stage: int) -> dict:
+        """The layers whose modules a stage's worker would have."""
+        layers = self.vllm_config.model_config.hf_text_config.num_hidden_layers
+        first, beyond = get_pp_indices(layers, stage, len(self.stages_free_us))
+        return {name: spec for name, spec in specs.items() if first <= int(name.split(".")[2]) < beyond}
 
     def wait(self, step: int, end_us: int) -> None:
         self.core.wait(step, end_us)
@@ -149,12 +160,18 @@ class ScriptedExecutor(Executor):
         tokens = scheduler_output.total_num_scheduled_tokens
         if tokens == 0:
             return DoneAt(self, step, now, ModelRunnerOutput([], {}))
-        start = max(now, self.device_free_us)
-        self.device_free_us = start + self.scenario.base_us + self.scenario.per_token_us * tokens
-        self._submitted = (step, self.device_free_us, self._sample(scheduler_output))
+        self._submitted = (step, self._submit(now, tokens), self._sample(scheduler_output))
         future = Future()
         future.set_result(None)
         return future
+
+    def _submit(self, now: int, tokens: int) -> int:
+        """When the last pipeline stage has done a step; each stage takes the step time."""
+        end = now
+        for stage, free in enumerate(self.stages_free_us):
+            end = max(end, free) + self.scenario.base_us + self.scenario.per_token_us * tokens
+            self.stages_free_us[stage] = end
+        return end
 
     def sample_tokens(self, grammar_output, non_block=False):
         future = DoneAt(self, *self._submitted)
@@ -334,8 +351,15 @@ def resolve(model: dict, engine_args: dict, gpu: dict, usage=UsageContext.OPENAI
 def run(scenario: scenarios.Scenario) -> list[str]:
     """The trace of one scenario, as lines."""
     gpu = world.GPUS[scenario.gpu] if isinstance(scenario.gpu, str) else scenario.gpu
-    config = resolve(scenario.model, scenario.engine_args, gpu)
+    arguments = dict(scenario.engine_args)
+    # The launcher's argument, one front end for each core by default; the engine's arguments do not have it.
+    clients = arguments.pop("api_server_count", arguments.get("data_parallel_size", 1))
+    config = resolve(scenario.model, arguments, gpu)
     ScriptedExecutor.scenario, ScriptedExecutor.kv_bytes = scenario, scenario.kv_bytes
+    if config.parallel_config.data_parallel_size > 1:
+        import cores
+
+        return cores.run(scenario, config, clients)
     core = OracleCore(config, scenario, world.install_clock())
     observe_preemptions(core.recorder.preempted)
     core.recorder.header(scenario)

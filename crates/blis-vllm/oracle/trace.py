@@ -19,6 +19,8 @@ class Recorder:
         self.core = core
         self.lines: list[str] = []
         self.step = -1
+        self.core_index: int | None = None  # where there are several cores
+        self.pending: dict | None = None  # a line of a core in lockstep, until its iteration is over
         self.in_call = False
         self.progressed = False
         self._events: list[list[str]] = []
@@ -26,6 +28,7 @@ class Recorder:
         self._sched = self._waited = None
         self._aborted: list[str] = []
         self._steps: dict[int, int] = {}
+        self._orders: dict[int, list[str]] = {}
         self._started_us = 0
 
     # What the core and the executor report while upstream runs.
@@ -53,6 +56,7 @@ class Recorder:
         rows = zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, cached.num_output_tokens)
         assert set(self._preempted) == set(output.preempted_req_ids or ())
         self._steps[id(output)] = self.step
+        self._orders[self.step] = list(output.num_scheduled_tokens)
         self._sched = {
             "new": new,
             "cached": [[i, b if b is None else [list(ids) for ids in b], c, o] for i, b, c, o in rows],
@@ -71,7 +75,9 @@ class Recorder:
     def end(self, outputs: list) -> None:
         self.in_call = False
         done = self._done(outputs) if self._waited else None
+        several = {} if self.core_index is None else {"core": self.core_index}
         record = {
+            **several,
             "step": self.step,
             "t": self._started_us,
             "in": self._events,
@@ -81,7 +87,16 @@ class Recorder:
         }
         self.progressed = bool(self._events or (done and (done["out"] or done["aborted"])))
         self._events = []
-        self.lines.append(line(record))
+        if hasattr(self.core, "current_wave"):
+            self.pending = record
+        else:
+            self.lines.append(line(record))
+
+    def flush(self, state: dict) -> None:
+        """The iteration that made the pending line is over; `state` is where the core stands with the others."""
+        if self.pending is not None:
+            self.lines.append(line({**self.pending, "dp": state}))
+            self.pending = None
 
     # Readers of upstream's state.
 
@@ -123,12 +138,17 @@ class Recorder:
         }
 
     def _done(self, outputs: list) -> dict:
-        (output,) = outputs
+        # One message for each front end that has a request in the step; the first holds the statistics.
         step, at_us = self._waited
         rows = [
             [o.request_id, len(o.new_token_ids), None if o.finish_reason is None else str(o.finish_reason)]
+            for output in outputs
             for o in output.outputs
         ]
+        if len(outputs) > 1:
+            order = self._orders[step]
+            rows.sort(key=lambda row: order.index(row[0]))
+        (output,) = [output for output in outputs if output.scheduler_stats is not None]
         return {"step": step, "t": at_us, "aborted": self._aborted, "out": rows, "stats": self._stats(output)}
 
     def _stats(self, output) -> dict:

@@ -83,6 +83,9 @@ class GpuPlatform(CudaPlatformBase):
     def get_all_device_numa_nodes(cls):
         return None
 
+    def get_global_graph_pool(self):
+        return None
+
 
 import vllm.platforms  # noqa: E402, F401
 
@@ -113,8 +116,8 @@ class Clock:
     monotonic = perf_counter = time
 
 
-def install_clock() -> Clock:
-    clock = Clock()
+def install_clock(clock: Clock | None = None) -> Clock:
+    clock = clock or Clock()
     for module in ("vllm.v1.engine.core", "vllm.v1.core.sched.scheduler", "vllm.v1.request"):
         mocks.patch(f"{module}.time", clock)
     return clock

@@ -5,7 +5,10 @@
 //! The rules of the second model runner, the default. Per token count: first the smallest graph of the whole pass, if its condition
 //! holds, then the smallest piecewise graph, else no graph and no padding.
 //!
-//! Left out: several query lengths per decode, adapters, microbatches, agreement between data-parallel ranks.
+//! Ranks in lockstep agree: if any runs without a graph, all do, each on its own tokens; else all pad to what the largest needs.
+//! upstream: vllm `v1/worker/gpu/dp_utils.py::sync_cudagraph_and_dp_padding`
+//!
+//! Left out: several query lengths per decode, adapters, microbatches.
 
 use blis_contracts::step::Launch;
 
@@ -31,6 +34,22 @@ pub struct Dispatch {
     pub launch: Launch,
     /// Tokens it computes, padding included.
     pub padded_tokens: u32,
+}
+
+/// What one of several ranks in lockstep brings to a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankBatch {
+    /// Its tokens.
+    pub tokens: u32,
+    /// Its requests.
+    pub requests: u32,
+    /// As in [`CudaGraphs::dispatch`].
+    pub uniform_decode: bool,
+}
+
+impl RankBatch {
+    /// What a rank without a batch runs beside the others: one token of no request, as if it were a decode.
+    pub const DUMMY: Self = Self { tokens: 1, requests: 1, uniform_decode: true };
 }
 
 impl CudaGraphs {
@@ -84,6 +103,19 @@ impl CudaGraphs {
     }
 }
 
+impl CudaGraphs {
+    /// How ranks in lockstep launch a step together, in their order.
+    pub fn agree(&self, ranks: &[RankBatch]) -> Vec<Dispatch> {
+        let alone = |rank: &RankBatch| self.dispatch(rank.tokens, rank.requests, rank.uniform_decode);
+        if ranks.iter().any(|rank| alone(rank).launch == Launch::Eager) {
+            return ranks.iter().map(|rank| Dispatch { launch: Launch::Eager, padded_tokens: rank.tokens }).collect();
+        }
+        let tokens = ranks.iter().map(|rank| rank.tokens).max().unwrap_or(0);
+        let uniform_decode = ranks.iter().all(|rank| rank.uniform_decode);
+        ranks.iter().map(|rank| self.dispatch(tokens, rank.requests, uniform_decode)).collect()
+    }
+}
+
 fn smallest_at_least(sizes: &[u32]) -> Vec<u32> {
     let mut table = Vec::new();
     for size in sizes {
@@ -126,6 +158,19 @@ mod tests {
         assert_eq!(dispatch(CudagraphMode::Full, 70, 3, false), (Launch::Full, 72));
         assert_eq!(dispatch(CudagraphMode::Piecewise, 70, 70, true), (Launch::Piecewise, 72));
         assert_eq!(dispatch(CudagraphMode::None, 70, 70, true), (Launch::Eager, 70));
+    }
+
+    #[test]
+    fn ranks_in_lockstep_pad_to_the_largest_and_drop_graphs_together() {
+        let graphs = CudaGraphs::new(CudagraphMode::FullAndPiecewise, &default_sizes(), 1024);
+        let decodes = |requests| RankBatch { tokens: requests, requests, uniform_decode: true };
+        let prompt = |tokens| RankBatch { tokens, requests: 1, uniform_decode: false };
+        let launches = |ranks: &[RankBatch]| -> Vec<(Launch, u32)> {
+            graphs.agree(ranks).into_iter().map(|found| (found.launch, found.padded_tokens)).collect()
+        };
+        assert_eq!(launches(&[decodes(9), RankBatch::DUMMY]), [(Launch::Full, 16), (Launch::Full, 16)]);
+        assert_eq!(launches(&[decodes(9), prompt(100)]), [(Launch::Piecewise, 104), (Launch::Piecewise, 104)]);
+        assert_eq!(launches(&[decodes(9), prompt(1_000)]), [(Launch::Eager, 9), (Launch::Eager, 1_000)]);
     }
 
     #[test]

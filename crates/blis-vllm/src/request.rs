@@ -67,6 +67,8 @@ pub struct Progress {
     pub preemptions: u32,
     /// When its blocks need a look.
     pub edges: Edges,
+    /// The first step that may schedule it again.
+    pub not_before: u32,
     /// Where it stands.
     pub status: Status,
     /// The last scheduled chunk leaves prompt tokens uncomputed.
@@ -261,6 +263,7 @@ fn admit_checked(request: &Request, max_model_len: u32) -> Result<Progress, Refu
         edges: Edges::NOTHING,
         status: Status::Waiting,
         prefilling: false,
+        not_before: 0,
         deferred: false,
     })
 }

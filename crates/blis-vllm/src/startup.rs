@@ -15,7 +15,7 @@ use blis_contracts::provenance::{ResolvedSetting, SettingSource};
 use blis_contracts::units::{Blocks, BytesPerRank};
 
 use crate::config::{ConfigError, Explained, Machine, Resolved, Source, Stated, resolve};
-use crate::engine::settings::{SettingTooLarge, check_counts, cuda_graphs, queue_limits, scheduler_config, sizing_input};
+use crate::engine::settings::{SettingTooLarge, check_counts, cores, cuda_graphs, queue_limits, scheduler_config, sizing_input};
 use crate::engine::{EngineParts, VllmEngine};
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
 use crate::lowering::{LoweringError, kv_layers, lower};
@@ -142,6 +142,7 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
         scheduler: scheduler_config(&resolved, sized.config.max_model_len)?,
         kv: sized.config,
         graphs: cuda_graphs(&resolved)?,
+        cores: cores(&resolved),
     })
     .with_queue_limits(queue_limits(&resolved));
     Ok(Started { engine, memory, kv, notes: resolved.notes })

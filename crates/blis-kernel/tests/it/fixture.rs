@@ -84,6 +84,8 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
             PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 50_272 },
             RowSet::Sampled,
         ),
+        layer(35, Primitive::ReduceScatter, "nccl/reduce-scatter", reduce, RowSet::Split),
+        layer(35, Primitive::Activation, "inductor/fused", stream(2 * 2880), RowSet::Gathered),
         layer(35, Primitive::Sampling, "vllm-csrc/sampler", PrimitiveShape::Sampling { vocabulary: 201_088 }, RowSet::Sampled),
     ]);
     PoolPlan {

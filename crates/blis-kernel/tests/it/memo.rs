@@ -1,5 +1,6 @@
 //! The memo, the merging of layers and the integer sums change no price by a single bit.
 
+use blis_contracts::plan::RowSet;
 use blis_contracts::step::{Launch, RankStep, StepShape};
 use proptest::prelude::*;
 
@@ -43,23 +44,35 @@ proptest! {
 }
 
 #[test]
-fn a_steady_decode_fills_one_cell_for_tokens_and_one_for_sampled_rows() {
+fn a_steady_decode_fills_one_cell_for_each_kind_of_rows() {
     let mut plan = model("h200").compile(&mixture("h200")).unwrap();
     for context in 1_000..1_100 {
         plan.price(&step(decode(&[context; 64], 64, Launch::Full)));
     }
-    assert_eq!(plan.cells_filled(), 2);
+    // Tokens, a rank's part of them, those of all ranks, sampled rows.
+    assert_eq!(plan.cells_filled(), 4);
     assert_eq!(plan.steps(), 100);
 }
 
 #[test]
 fn lockstep_ranks_wait_for_the_slowest() {
-    let mut plan = model("h200").compile(&mixture("h200")).unwrap();
+    let mut apart = mixture("h200");
+    apart.layers.retain(|layer| layer.rows != RowSet::Gathered);
+    let mut plan = model("h200").compile(&apart).unwrap();
     let (small, large) = (decode(&[100; 4], 4, Launch::Full), mixed(&[4_000; 40], 2_000, 6_000));
     let together = plan.price(&StepShape { ranks: vec![small.clone(), large.clone()], stage: 0 });
     let alone = plan.price(&step(large));
     assert!(together.device_ns.total_cmp(&alone.device_ns).is_eq());
     assert!(together.launch_ns >= plan.price(&step(small)).launch_ns);
+}
+
+#[test]
+fn gathered_work_is_over_the_tokens_of_every_rank() {
+    let mut plan = model("h200").compile(&mixture("h200")).unwrap();
+    let rank = |padded| decode(&[100; 4], padded, Launch::Full);
+    let together = |plan: &mut blis_kernel::CompiledPlan, other| plan.price(&StepShape { ranks: vec![rank(4), rank(other)], stage: 0 });
+    let (few, many) = (together(&mut plan, 0), together(&mut plan, 4));
+    assert!(few.device_ns < many.device_ns, "{few:?} {many:?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn every_subject_has_a_value_on_every_chip_whatever_the_kernel_format_and_group(
         let coefficients = registry.chip(&chip).unwrap();
         for &subject in Subject::ALL {
             for group in [None, Some(2), Some(4), Some(8), Some(16)] {
-                let collective = matches!(subject, Subject::AllReduce | Subject::AllGather);
+                let collective = matches!(subject, Subject::AllReduce | Subject::AllGather | Subject::ReduceScatter);
                 if collective && group.is_none() {
                     continue;
                 }

@@ -67,14 +67,14 @@ fn every_reason_why_a_point_cannot_run_is_told() {
     let edits = [
         ("h100", "h1000"),
         ("openai/gpt-oss-20b", "nobody/nothing"),
-        ("FLAGS", "--no-such-flag 2 --data-parallel-size 2 --scheduler-cls my.own"),
+        ("FLAGS", "--no-such-flag 2 --pipeline-parallel-size 2 --scheduler-cls my.own"),
         ("\"inf\"", "8"),
     ];
     let [answer, ..] = &predicted(&sweep(&edits))[..] else { panic!("three points") };
     let told: Vec<(ReasonCode, &str)> = answer.grade_reasons.iter().map(|reason| (reason.code, reason.subject.as_str())).collect();
     let expected = [
         (ReasonCode::CodeNotVisible, "--scheduler-cls"),
-        (ReasonCode::FieldNotModelled, "--data-parallel-size"),
+        (ReasonCode::FieldNotModelled, "--pipeline-parallel-size"),
         (ReasonCode::FieldNotModelled, "client.request_rate"),
         (ReasonCode::NotInCatalog, "h1000"),
         (ReasonCode::NotInCatalog, "nobody/nothing"),

@@ -76,7 +76,16 @@ impl BatchEngine {
         }
         let end = now + self.step_time;
         let requests = u32::try_from(self.running.len()).expect("a handful of requests");
-        effects.started.push(StepTicket { step: self.counters.steps, start: now, end, requests, tokens: requests, prefill_tokens: 0 });
+        effects.started.push(StepTicket {
+            step: self.counters.steps,
+            start: now,
+            end,
+            requests,
+            tokens: requests,
+            prefill_tokens: 0,
+            stream: 0,
+            readers: 1,
+        });
         self.counters.steps += 1;
         self.step_end = Some(end);
     }

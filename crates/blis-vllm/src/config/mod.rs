@@ -27,9 +27,10 @@ pub use choices::{
 };
 pub use error::{ConfigError, Place};
 pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};
-pub use resolve::{Machine, resolve};
+pub use resolve::{Machine, resolve, resolve_staged};
 pub use resolved::{
-    AttentionSettings, CacheSettings, CompilationSettings, Explained, KernelSettings, PassSettings, Resolved, SchedulerSettings, Source,
+    AttentionSettings, CacheSettings, CompilationSettings, DataParallelSettings, Explained, KernelSettings, PassSettings, Resolved,
+    SchedulerSettings, Source,
 };
 pub use setting::Setting;
 pub use table::{Becomes, Estimation, Field, Former, Kind, StandIn, Status, fields, formerly as former_spellings};

@@ -18,6 +18,8 @@ pub struct Resolved {
     pub model: String,
     /// Ranks that share each matrix.
     pub tensor_parallel_size: u32,
+    /// Engine cores of the endpoint, each with its own requests and cache.
+    pub data_parallel: DataParallelSettings,
     /// Ranks that share the experts of a layer, each expert whole on one of them; 1 where every rank holds a part of every expert.
     pub expert_parallel_size: u32,
     /// Processes that serve HTTP, tokenise and detokenise.
@@ -38,6 +40,26 @@ pub struct Resolved {
     pub explained: Vec<Explained>,
     /// Spellings of an earlier release that were translated or dropped, and flags that upstream would warn about.
     pub notes: Vec<String>,
+}
+
+/// The engine cores of one endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataParallelSettings {
+    /// How many there are.
+    pub size: u32,
+    /// Whether they run in lockstep, because they share the experts of a mixture. Else each runs on its own.
+    pub lockstep: bool,
+    /// Steps between two agreements on whether any core still has requests.
+    pub sync_interval: u64,
+    /// Steps between two at which cores in lockstep begin or continue prompts; 1 for every step.
+    pub prefill_schedule_interval: u64,
+}
+
+impl DataParallelSettings {
+    /// Cores that run in lockstep with each other.
+    pub const fn lockstep_size(self) -> u32 {
+        if self.lockstep { self.size } else { 1 }
+    }
 }
 
 /// The longest request, KV-cache storage and prefix caching.
@@ -102,6 +124,8 @@ pub struct SchedulerSettings {
     pub watermark: f64,
     /// Whether a step is scheduled before the last one's output is known.
     pub async_scheduling: bool,
+    /// Stages that each step passes through, one after the other.
+    pub pipeline_stages: u32,
     /// Batches in flight at once.
     pub max_concurrent_batches: u32,
     /// Tokens per chunk of a streamed reply.

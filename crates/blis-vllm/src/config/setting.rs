@@ -19,8 +19,14 @@ pub enum Setting {
     AttentionBackend,
     /// `tensor_parallel_size`
     TensorParallelSize,
+    /// `data_parallel_size`
+    DataParallelSize,
     /// `enable_expert_parallel`
     EnableExpertParallel,
+    /// `all2all_backend`
+    All2allBackend,
+    /// `dp_sync_interval`
+    DpSyncInterval,
     /// `disable_custom_all_reduce`
     DisableCustomAllReduce,
     /// `block_size`
@@ -63,6 +69,8 @@ pub enum Setting {
     SchedulerReserveFullIsl,
     /// `watermark`
     Watermark,
+    /// `prefill_schedule_interval`
+    PrefillScheduleInterval,
     /// `disable_hybrid_kv_cache_manager`
     DisableHybridKvCacheManager,
     /// `async_scheduling`
@@ -171,7 +179,10 @@ impl Setting {
         Setting::EnforceEager,
         Setting::AttentionBackend,
         Setting::TensorParallelSize,
+        Setting::DataParallelSize,
         Setting::EnableExpertParallel,
+        Setting::All2allBackend,
+        Setting::DpSyncInterval,
         Setting::DisableCustomAllReduce,
         Setting::BlockSize,
         Setting::GpuMemoryUtilization,
@@ -193,6 +204,7 @@ impl Setting {
         Setting::EnableChunkedPrefill,
         Setting::SchedulerReserveFullIsl,
         Setting::Watermark,
+        Setting::PrefillScheduleInterval,
         Setting::DisableHybridKvCacheManager,
         Setting::AsyncScheduling,
         Setting::StreamInterval,
@@ -252,7 +264,10 @@ impl Setting {
         "enforce_eager",
         "attention_backend",
         "tensor_parallel_size",
+        "data_parallel_size",
         "enable_expert_parallel",
+        "all2all_backend",
+        "dp_sync_interval",
         "disable_custom_all_reduce",
         "block_size",
         "gpu_memory_utilization",
@@ -274,6 +289,7 @@ impl Setting {
         "enable_chunked_prefill",
         "scheduler_reserve_full_isl",
         "watermark",
+        "prefill_schedule_interval",
         "disable_hybrid_kv_cache_manager",
         "async_scheduling",
         "stream_interval",

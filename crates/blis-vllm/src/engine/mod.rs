@@ -1,21 +1,23 @@
-//! The engine core as the simulator drives it: upstream's busy loop on simulated time.
+//! The engine as the simulator drives it: one serving endpoint with all its engine cores, each upstream's busy loop on simulated time.
 //!
-//! upstream: vllm `v1/engine/core.py::EngineCoreProc.run_busy_loop`, `step_with_batch_queue`, `step`
+//! upstream: vllm `v1/engine/core.py::EngineCoreProc.run_busy_loop`, `DPEngineCoreProc.run_busy_loop`, `step_with_batch_queue`, `step`
 //!
 //! The loop is one sequential thread. An iteration reads the input queue, schedules a step where there is something to schedule, and
 //! then either goes round again, while the batch queue has room, or waits for the oldest batch and processes its output. Here each
 //! stretch of host work is an interval of simulated time, and [`Engine::advance`] does what is due. Reading order: [`VllmEngine`],
-//! `host` (the loop), [`gate`] (who is not let in), [`settings`] (what it is built from), `shape` (what the cost
-//! model is asked), [`recorder`] (who may look on).
+//! `core` (the loop), `lockstep` (cores that share the experts of a mixture), `coordinator` (how requests find a core), [`gate`] (who
+//! is not let in), [`settings`] (what it is built from), `shape` (what the cost model is asked), [`recorder`] (who may look on).
 //!
 //! When each kind of input takes effect: a request at the top of the loop, once the host is free; an abort there too, or, when it
 //! arrives while the host waits for a batch, before that batch's output is processed. Upstream hands several aborts of one wait to the
-//! scheduler as a set, in no fixed order; here they go in order of arrival.
+//! scheduler as a set, in no fixed order; here they go in order of arrival. A request finds its core when it arrives.
 //!
-//! Left out: pausing, sleeping, data-parallel waves, start-up and shutdown.
+//! Left out: pausing, sleeping, start-up and shutdown.
 
+mod coordinator;
+mod core;
 pub mod gate;
-mod host;
+mod lockstep;
 pub mod recorder;
 pub mod settings;
 mod shape;
@@ -23,9 +25,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-
-use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input};
+use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input, StepTicket};
 use blis_contracts::environment::{Environment, PlanId};
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::ResolvedSetting;
@@ -33,12 +33,13 @@ use blis_contracts::request::RequestSlot;
 use blis_contracts::step::{RankStep, StepShape};
 use blis_contracts::units::{Blocks, SimTime, Tokens};
 
+use self::coordinator::{Counts, FrontEnds, Home, Notice};
+use self::core::{Core, CoreInput};
+use self::lockstep::Wave;
 use crate::cudagraph::CudaGraphs;
 use crate::kv::manager::KvConfig;
-use crate::sched::batch::Batch;
-use crate::sched::scheduler::{Barrier, Output, Scheduler, SchedulerConfig};
+use crate::sched::scheduler::{Scheduler, SchedulerConfig};
 use gate::{Gate, QueueLimits};
-use host::{InFlight, Phase};
 use recorder::Recorder;
 
 /// What an engine is built from, all of it resolved.
@@ -56,60 +57,127 @@ pub struct EngineParts {
     pub kv: KvConfig,
     /// The captured graphs.
     pub graphs: CudaGraphs,
+    /// The engine cores.
+    pub cores: CoreLayout,
 }
 
-/// One vLLM engine core with its workers.
+/// The engine cores of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoreLayout {
+    /// How many there are; the other parts of an engine are each core's.
+    pub count: u32,
+    /// Front-end processes that choose among them.
+    pub front_ends: u32,
+    /// How they keep step, where they share the experts of a mixture.
+    pub lockstep: Option<Lockstep>,
+}
+
+impl CoreLayout {
+    /// One core.
+    pub const SINGLE: Self = Self { count: 1, front_ends: 1, lockstep: None };
+}
+
+/// How cores keep step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lockstep {
+    /// `dp_sync_interval`: steps between two agreements on whether any core has requests.
+    pub sync_interval: u64,
+    /// `prefill_schedule_interval`: steps between those at which prompts may begin or go on.
+    pub prefill_schedule_interval: u64,
+}
+
+/// One vLLM endpoint.
 #[derive(Debug)]
 pub struct VllmEngine {
     plan: PoolPlan,
     plan_id: PlanId,
     settings: Vec<ResolvedSetting>,
     graphs: CudaGraphs,
-    scheduler: Scheduler,
-    /// Inputs the loop has not read, with their times.
-    inputs: VecDeque<(SimTime, Input)>,
-    phase: Phase,
-    /// Batches launched and not processed, oldest first.
-    queue: VecDeque<InFlight>,
-    /// Buffers of processed batches.
-    spare: Vec<Batch>,
-    /// When the accelerator has done all that was launched.
+    cores: Vec<Core>,
+    /// When the accelerators of cores in lockstep have done all that was launched.
     device_free: SimTime,
-    /// Calls of the step function.
-    calls: u64,
     shape: StepShape,
-    outputs: Vec<Output>,
     counters: EngineCounters,
-    /// What the head of the waiting queue has been waiting behind, and since when.
-    waiting_since: Option<(SimTime, Barrier)>,
-    recorder: Option<Box<dyn Recorder>>,
     gate: Gate,
+    routes: Option<Routes>,
     /// Requests turned away since the last `advance`.
     turned_away: Vec<(RequestSlot, String)>,
+}
+
+/// How requests find a core, where there are several.
+#[derive(Debug)]
+struct Routes {
+    front_ends: FrontEnds,
+    /// Where the live request of each slot went.
+    homes: Vec<Option<Home>>,
+}
+
+/// What a core sees of the world while it runs.
+struct Around<'a> {
+    plan_id: PlanId,
+    graphs: &'a CudaGraphs,
+    shape: &'a mut StepShape,
+    counters: &'a mut EngineCounters,
+    gate: &'a mut Gate,
+    routes: Option<&'a mut Routes>,
+    environment: &'a mut dyn Environment,
+    effects: &'a mut Effects,
+}
+
+impl Around<'_> {
+    fn ticket(&mut self, ticket: StepTicket) {
+        self.effects.started.push(ticket);
+        self.counters.steps += 1;
+    }
+
+    /// A request has ended; where it had been, if there are several cores.
+    fn leave(&mut self, slot: RequestSlot) -> Option<Home> {
+        self.gate.leave();
+        let routes = self.routes.as_mut()?;
+        Some(routes.homes[slot.0 as usize].take().expect("a live request has a core"))
+    }
+
+    /// The front ends learn that requests have ended.
+    fn report(&mut self, ended: impl IntoIterator<Item = Home>) {
+        if let Some(routes) = &mut self.routes {
+            ended.into_iter().for_each(|home| routes.front_ends.ended(home));
+        }
+    }
+
+    fn show(&mut self, now: SimTime, core: u32, counts: Counts, at: (u64, u64)) {
+        let routes = self.routes.as_mut().expect("only one of several cores shows its counts");
+        routes.front_ends.show(now, core, counts, at);
+    }
+
+    fn notify(&mut self, now: SimTime, core: u32, notice: Notice) {
+        let routes = self.routes.as_mut().expect("only one of several cores has waves");
+        routes.front_ends.notice(now, core, notice);
+    }
 }
 
 impl VllmEngine {
     /// An engine that has just started up.
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { plan, plan_id, settings, scheduler, kv, graphs } = parts;
+        let EngineParts { plan, plan_id, settings, scheduler, kv, graphs, cores } = parts;
+        let several = cores.count > 1;
+        let wave = |lockstep: Lockstep| Wave::new(lockstep.sync_interval, lockstep.prefill_schedule_interval);
+        let core = |index| {
+            let scheduler = Scheduler::new(scheduler.clone(), kv.clone());
+            Core::new(index, scheduler, cores.lockstep.map(wave), several)
+        };
+        let ranks = if cores.lockstep.is_some() { cores.count } else { 1 };
+        let front_ends = || FrontEnds::new(cores.count, cores.front_ends, cores.lockstep.is_some());
         Self {
             plan,
             plan_id,
             settings,
             graphs,
-            scheduler: Scheduler::new(scheduler, kv),
-            inputs: VecDeque::new(),
-            phase: Phase::Idle,
-            queue: VecDeque::new(),
-            spare: Vec::new(),
+            cores: (0..cores.count).map(core).collect(),
             device_free: SimTime::ZERO,
-            calls: 0,
-            shape: StepShape { ranks: vec![RankStep::default()], stage: 0 },
-            outputs: Vec::new(),
+            shape: StepShape { ranks: vec![RankStep::default(); ranks as usize], stage: 0 },
             counters: EngineCounters::default(),
-            waiting_since: None,
-            recorder: None,
             gate: Gate::default(),
+            routes: several.then(|| Routes { front_ends: front_ends(), homes: Vec::new() }),
             turned_away: Vec::new(),
         }
     }
@@ -121,16 +189,29 @@ impl VllmEngine {
         self
     }
 
-    /// Lets somebody look on; nothing a recorder does can change the run.
+    /// Lets somebody look on at each core, in order; nothing a recorder does can change the run.
     #[must_use]
-    pub fn with_recorder(mut self, recorder: Box<dyn Recorder>) -> Self {
-        self.recorder = Some(recorder);
+    pub fn with_recorders(mut self, recorders: impl IntoIterator<Item = Box<dyn Recorder>>) -> Self {
+        for (core, recorder) in self.cores.iter_mut().zip(recorders) {
+            core.recorder = Some(recorder);
+        }
         self
     }
 
-    /// The scheduler, to be looked at.
-    pub fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
+    /// The schedulers of all cores, to be looked at.
+    pub fn schedulers(&self) -> impl Iterator<Item = &Scheduler> {
+        self.cores.iter().map(|core| &core.scheduler)
+    }
+
+    /// The settings that every core's scheduler has.
+    pub fn scheduler_config(&self) -> &SchedulerConfig {
+        self.cores[0].scheduler.config()
+    }
+
+    /// The core that a live request went to.
+    pub fn core_of(&self, slot: RequestSlot) -> Option<u32> {
+        let Some(routes) = &self.routes else { return Some(0) };
+        routes.homes.get(slot.0 as usize).copied().flatten().map(|home| home.core)
     }
 
     /// The captured graphs.
@@ -145,10 +226,55 @@ impl VllmEngine {
 
     /// Panics when the engine's parts disagree.
     pub fn check_invariants(&self) {
-        assert!(self.queue.len() <= self.scheduler.config().max_concurrent_batches as usize, "the batch queue holds at most its size");
-        let ends: Vec<_> = self.queue.iter().filter(|in_flight| in_flight.batch.tokens > 0).map(|in_flight| in_flight.end).collect();
-        assert!(ends.is_sorted(), "batches with tokens end in order");
-        self.scheduler.check_invariants();
+        self.cores.iter().for_each(Core::check_invariants);
+    }
+
+    /// The core an input is for, with the wave that a request's front end takes for current.
+    fn route(&mut self, now: SimTime, input: &Input) -> (usize, u64) {
+        let Some(routes) = &mut self.routes else { return (0, 0) };
+        match input {
+            Input::Request(request) => {
+                let (home, wave) = routes.front_ends.route(now);
+                let slot = request.slot.0 as usize;
+                if slot >= routes.homes.len() {
+                    routes.homes.resize(slot + 1, None);
+                }
+                routes.homes[slot] = Some(home);
+                (home.core as usize, wave)
+            }
+            Input::Abort(slot) => (routes.homes.get(slot.0 as usize).copied().flatten().map_or(0, |home| home.core as usize), 0),
+        }
+    }
+
+    /// Hands the coordinator's messages to the cores; answers whether there were any.
+    fn deliver_mail(&mut self, now: SimTime) -> bool {
+        let Some(routes) = &mut self.routes else { return false };
+        let mail = routes.front_ends.take_mail();
+        for message in &mail {
+            self.cores.iter_mut().for_each(|core| core.inputs.push_back((now, CoreInput::StartWave(*message))));
+        }
+        !mail.is_empty()
+    }
+
+    /// Lets every core do what is due; answers when the first of them goes on, and whether cores that met have more to do now.
+    fn run_cores(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) -> (Option<SimTime>, bool) {
+        let mut around = Around {
+            plan_id: self.plan_id,
+            graphs: &self.graphs,
+            shape: &mut self.shape,
+            counters: &mut self.counters,
+            gate: &mut self.gate,
+            routes: self.routes.as_mut(),
+            environment,
+            effects,
+        };
+        let mut wake: Option<SimTime> = None;
+        for core in &mut self.cores {
+            let next = core.run(now, &mut around);
+            wake = [wake, next].into_iter().flatten().min();
+        }
+        let met = around.routes.is_some() && lockstep::meet(&mut self.cores, &mut self.device_free, &mut around);
+        (wake, met)
     }
 }
 
@@ -168,31 +294,42 @@ impl Engine for VllmEngine {
             self.turned_away.push((request.slot, reason.to_string()));
             return;
         }
-        self.inputs.push_back((now, input));
+        let (core, wave) = self.route(now, &input);
+        self.cores[core].inputs.push_back((now, CoreInput::Client(input, wave)));
+        self.deliver_mail(now);
     }
 
     fn advance(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) {
         effects.refused.append(&mut self.turned_away);
-        self.run_host(now, environment, effects);
+        loop {
+            let (wake, met) = self.run_cores(now, environment, effects);
+            if !self.deliver_mail(now) && !met {
+                effects.wake_at = wake;
+                return;
+            }
+        }
     }
 
     fn snapshot(&self) -> EngineSnapshot {
-        let pool = self.scheduler.kv().pool();
+        let count = |of: fn(&Scheduler) -> usize| -> u32 {
+            u32::try_from(self.schedulers().map(of).sum::<usize>()).expect("fewer than 2^32 requests live")
+        };
+        let blocks = |of: fn(&Scheduler) -> u32| Blocks::new(self.schedulers().map(|scheduler| u64::from(of(scheduler))).sum());
         EngineSnapshot {
-            running: u32::try_from(self.scheduler.running().len()).expect("fewer than 2^32 requests run"),
-            waiting: u32::try_from(self.scheduler.waiting_count()).expect("fewer than 2^32 requests wait"),
-            used_blocks: Blocks::new(u64::from(pool.usable_blocks() - pool.free_blocks())),
-            usable_blocks: Blocks::new(u64::from(pool.usable_blocks())),
+            running: count(|scheduler| scheduler.running().len()),
+            waiting: count(Scheduler::waiting_count),
+            used_blocks: blocks(|scheduler| scheduler.kv().pool().usable_blocks() - scheduler.kv().pool().free_blocks()),
+            usable_blocks: blocks(|scheduler| scheduler.kv().pool().usable_blocks()),
         }
     }
 
     fn counters(&self) -> EngineCounters {
-        let kv = self.scheduler.kv();
+        let sum = |of: fn(&Scheduler) -> u64| self.schedulers().map(of).sum();
         EngineCounters {
-            preemptions: self.scheduler.preemptions(),
-            prefix_queries: Tokens::new(kv.stats().queries),
-            prefix_hits: Tokens::new(kv.stats().hits),
-            blocks_allocated: Blocks::new(kv.pool().handed_out()),
+            preemptions: sum(Scheduler::preemptions),
+            prefix_queries: Tokens::new(sum(|scheduler| scheduler.kv().stats().queries)),
+            prefix_hits: Tokens::new(sum(|scheduler| scheduler.kv().stats().hits)),
+            blocks_allocated: Blocks::new(sum(|scheduler| scheduler.kv().pool().handed_out())),
             ..self.counters
         }
     }

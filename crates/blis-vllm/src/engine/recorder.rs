@@ -21,8 +21,24 @@ pub trait Recorder: std::fmt::Debug {
     /// A batch's output was processed.
     fn processed(&mut self, scheduler: &Scheduler, done: Processed<'_>);
 
+    /// In lockstep: the iteration is over.
+    fn in_lockstep(&mut self, state: LockstepState);
+
     /// The step function returned; `queue` holds the calls that formed the batches in flight, oldest first.
     fn returned(&mut self, scheduler: &Scheduler, queue: &mut dyn Iterator<Item = u64>);
+}
+
+/// Where a core in lockstep stands after an iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockstepState {
+    /// Number of the wave.
+    pub wave: u64,
+    /// Steps of the wave so far.
+    pub step: u64,
+    /// Whether some core has requests, as far as this one knows.
+    pub running: bool,
+    /// The iteration ran a step without requests.
+    pub ran_dummy: bool,
 }
 
 /// A processed batch.

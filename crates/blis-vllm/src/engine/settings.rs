@@ -1,6 +1,7 @@
 //! From the resolved configuration to what the engine core runs on.
 
 use super::gate::QueueLimits;
+use super::{CoreLayout, Lockstep};
 use crate::config::{Resolved, SchedulingPolicy, Setting};
 use crate::cudagraph::CudaGraphs;
 use crate::kv_sizing::{LayerKv, SizingInput};
@@ -44,7 +45,15 @@ pub fn scheduler_config(resolved: &Resolved, max_model_len: u32) -> Result<Sched
         },
         async_scheduling: settings.async_scheduling,
         max_concurrent_batches: settings.max_concurrent_batches,
+        pipeline_stages: settings.pipeline_stages,
     })
+}
+
+/// The engine cores of the endpoint.
+pub fn cores(resolved: &Resolved) -> CoreLayout {
+    let settings = &resolved.data_parallel;
+    let lockstep = Lockstep { sync_interval: settings.sync_interval, prefill_schedule_interval: settings.prefill_schedule_interval };
+    CoreLayout { count: settings.size, front_ends: resolved.api_server_count, lockstep: settings.lockstep.then_some(lockstep) }
 }
 
 /// What the KV sizing starts from, given the bytes the profiler leaves for KV.

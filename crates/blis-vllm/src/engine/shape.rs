@@ -2,11 +2,20 @@
 
 use blis_contracts::step::{PrefillRow, RankStep};
 
+use super::core::requests;
 use crate::cudagraph::CudaGraphs;
 use crate::sched::batch::Batch;
 
 /// Describes `batch`, padded as it is launched, into `rank`.
 pub(super) fn describe(batch: &Batch, graphs: &CudaGraphs, rank: &mut RankStep) {
+    fill(batch, rank);
+    let dispatch = graphs.dispatch(batch.tokens, requests(batch), rank.prefill.is_empty());
+    rank.launch = dispatch.launch;
+    rank.padded_tokens = dispatch.padded_tokens;
+}
+
+/// The same without the padding.
+pub(super) fn fill(batch: &Batch, rank: &mut RankStep) {
     rank.clear();
     for row in &batch.rows {
         if row.tokens == 1 && row.context > 0 {
@@ -16,8 +25,4 @@ pub(super) fn describe(batch: &Batch, graphs: &CudaGraphs, rank: &mut RankStep) 
         }
         rank.sampled += u32::from(row.samples);
     }
-    let requests = u32::try_from(batch.rows.len()).expect("a step holds fewer than 2^32 requests");
-    let dispatch = graphs.dispatch(batch.tokens, requests, rank.prefill.is_empty());
-    rank.launch = dispatch.launch;
-    rank.padded_tokens = dispatch.padded_tokens;
 }

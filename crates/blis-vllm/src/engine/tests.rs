@@ -1,5 +1,6 @@
 //! The host's timeline, computed by hand to the microsecond, and the wake-up contract.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -89,6 +90,7 @@ pub(super) fn engine(max_concurrent_batches: u32) -> VllmEngine {
         policy: Policy::Fcfs,
         async_scheduling: max_concurrent_batches > 1,
         max_concurrent_batches,
+        pipeline_stages: 1,
     };
     let kv = KvConfig {
         groups: vec![Attention::Full.in_blocks(16)],
@@ -101,7 +103,15 @@ pub(super) fn engine(max_concurrent_batches: u32) -> VllmEngine {
         max_in_flight_tokens: 256,
     };
     let graphs = CudaGraphs::new(CudagraphMode::FullAndPiecewise, &[1, 2, 4, 8, 16, 32, 64], 128);
-    VllmEngine::new(EngineParts { plan: plan(), plan_id: PlanId(0), settings: Vec::new(), scheduler, kv, graphs })
+    VllmEngine::new(EngineParts {
+        plan: plan(),
+        plan_id: PlanId(0),
+        settings: Vec::new(),
+        scheduler,
+        kv,
+        graphs,
+        cores: CoreLayout::SINGLE,
+    })
 }
 
 /// A request of 32 prompt tokens: arrival, length of its output, limit.

@@ -1,19 +1,20 @@
 //! From a model graph, a resolved configuration and a chip to the plan the cost model prices.
 //!
 //! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
-//! file per primitive: [`linear`], [`experts`], [`attention`], [`collective`], [`elementwise`]. Their answers become the layers of
+//! file per primitive: [`linear`], [`experts`], [`attention`], [`collective`], [`exchange`],
+//! [`elementwise`]. Their answers become the layers of
 //! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
 //! ([`buffers`]). The names of kernels stand in [`names`].
 //!
 //! What comes out is partial: it has no KV budget yet, because that is sized from the memory this plan takes.
 //!
-//! Left out: pipeline, data and context parallelism, speculation, adapters and sequence-parallel experts, which the
-//! configuration refuses; models whose layers do not have exactly two norms.
+//! Left out: pipeline and context parallelism, speculation and adapters, which the configuration refuses; models whose layers do not have exactly two norms.
 
 mod attention;
 mod buffers;
 mod collective;
 mod elementwise;
+mod exchange;
 mod experts;
 mod kv;
 mod linear;

@@ -124,6 +124,8 @@ kernels! {
     CSRC_QK_NORM_ALL_REDUCE = "vllm-csrc" / "minimax-qk-norm-all-reduce";
     /// NCCL's all-gather.
     NCCL_ALL_GATHER = "nccl" / "all-gather";
+    /// NCCL's reduce-scatter.
+    NCCL_REDUCE_SCATTER = "nccl" / "reduce-scatter";
     /// A kernel the compiler generated.
     INDUCTOR_FUSED = "inductor" / "fused";
     /// vLLM's norm.

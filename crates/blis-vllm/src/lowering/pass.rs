@@ -15,11 +15,12 @@ use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, Ro
 
 use super::collective::{all_reduce, fused_rows};
 use super::elementwise::{self, Input};
+use super::exchange::{self, Exchange};
 use super::experts::{self, ExpertsChoice};
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_QK_NORM_ALL_REDUCE, CSRC_QUANTISE, CUBLAS_LINEAR, FUSED_ALL_REDUCE_NORM, KernelName, NCCL_ALL_GATHER, TORCH_CAST, TRITON_QK_NORM,
-    TRITON_SAMPLER,
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QUANTISE, CUBLAS_LINEAR, FUSED_ALL_REDUCE_NORM, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER,
+    TORCH_CAST, TRITON_QK_NORM, TRITON_SAMPLER,
 };
 use super::site::{Site, attention_of};
 use super::{LoweringError, attention};
@@ -77,11 +78,13 @@ struct Sum {
     adds: bool,
     /// Whether nothing stands between sum and norm.
     adjacent: bool,
+    /// Whether there is anything to sum.
+    needed: bool,
 }
 
 impl Sum {
     const fn of_embedding(width: u64) -> Self {
-        Self { width, adds: false, adjacent: true }
+        Self { width, adds: false, adjacent: true, needed: true }
     }
 }
 
@@ -120,7 +123,7 @@ impl Pass<'_> {
         let bytes_per_row = site.element_bytes() * sum.width;
         let collective = PrimitiveShape::Collective { group: site.ranks, bytes_per_row };
         let hidden = site.model.hidden_size;
-        let fused = fused_rows(site).filter(|_| sum.adjacent);
+        let fused = fused_rows(site).filter(|_| sum.adjacent && sum.needed);
         if let Some(range) = fused {
             self.push(Primitive::AllReduce, FUSED_ALL_REDUCE_NORM, collective, RowSet::Tokens, range);
             if !elementwise::fused_all_reduce_quantises(site, next) {
@@ -128,7 +131,7 @@ impl Pass<'_> {
             }
         }
         let Some(rest) = fused.map_or(Some(RowRange::ALL), above) else { return };
-        if site.ranks > 1 {
+        if site.ranks > 1 && sum.needed {
             for (range, kernel) in all_reduce(site, bytes_per_row) {
                 if let Some(range) = intersection(range, rest) {
                     self.push(Primitive::AllReduce, kernel, collective, RowSet::Tokens, range);
@@ -177,7 +180,7 @@ impl Pass<'_> {
             self.quantise(input, depth, RowRange::ALL);
         }
         self.gemm(output, &choice, RowSet::Tokens);
-        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true }, next);
+        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
         Ok(())
     }
 
@@ -234,7 +237,7 @@ impl Pass<'_> {
             self.quantise(input, width, RowRange::ALL);
         }
         self.gemm(down, &choice, RowSet::Tokens);
-        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true }, next);
+        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
         Ok(())
     }
 
@@ -242,15 +245,18 @@ impl Pass<'_> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
         let router = Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) };
         let choice = linear::choose(site, "router", router)?;
+        let chosen = experts::choose(site, moe)?;
+        let exchange = exchange::around(site, moe, &chosen);
         for (range, _) in choice.kernels.iter().filter(|(_, kernel)| router.format.weights == FormatName::Fp32 && *kernel == CUBLAS_LINEAR)
         {
             let shape = PrimitiveShape::Stream { bytes_per_row: (site.element_bytes() + FormatName::Fp32.stored_bytes(1, 1)) * hidden };
-            self.push(Primitive::Activation, TORCH_CAST, shape, RowSet::Tokens, *range);
+            self.push(Primitive::Activation, TORCH_CAST, shape, exchange.own, *range);
         }
-        self.gemm(router, &choice, RowSet::Tokens);
-        let ExpertsChoice { kernel, format, hidden: padded, intermediate, pads_input, output, .. } = experts::choose(site, moe)?;
+        self.gemm(router, &choice, exchange.own);
+        let ExpertsChoice { kernel, format, hidden: padded, intermediate, pads_input, output, .. } = chosen;
         if pads_input {
-            self.stream(Primitive::Activation, elementwise::pad(site), site.element_bytes() * (hidden + padded));
+            let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (hidden + padded) };
+            self.push(Primitive::Activation, elementwise::pad(site), shape, exchange.own, RowRange::ALL);
         }
         let shape = PrimitiveShape::Moe {
             experts: moe.experts,
@@ -261,10 +267,25 @@ impl Pass<'_> {
             gated: moe.gated,
             format,
         };
-        self.push(Primitive::MoeExperts, kernel, shape, RowSet::Tokens, RowRange::ALL);
+        self.exchanged(exchange, Primitive::AllGather, NCCL_ALL_GATHER, exchange.dispatched);
+        self.push(Primitive::MoeExperts, kernel, shape, exchange.at_experts, RowRange::ALL);
+        let row = site.element_bytes() * output;
+        self.exchanged(exchange, Primitive::ReduceScatter, NCCL_REDUCE_SCATTER, row);
+        if exchange.gathers_parts {
+            let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: row };
+            self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, exchange.own, RowRange::ALL);
+        }
         // A padded output is summed whole and cut afterwards, which keeps sum and norm apart.
-        self.sum_and_norm(Sum { width: output, adds: true, adjacent: output == hidden }, next);
+        self.sum_and_norm(Sum { width: output, adds: true, adjacent: output == hidden, needed: !exchange.gathers_parts }, next);
         Ok(())
+    }
+
+    /// One half of the exchange of tokens between engine cores; none where there is one core.
+    fn exchanged(&mut self, exchange: Exchange, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
+        if exchange.group > 1 {
+            let shape = PrimitiveShape::Collective { group: exchange.group, bytes_per_row };
+            self.push(primitive, kernel, shape, exchange.own, RowRange::ALL);
+        }
     }
 
     fn logits(&mut self) -> Result<(), LoweringError> {

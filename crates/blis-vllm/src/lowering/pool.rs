@@ -18,7 +18,7 @@ pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
     Ok(PoolPlan {
         hardware: site.chip.name.clone(),
         model: site.model.name.clone(),
-        layout: Layout { tensor: site.ranks, expert: site.expert_ranks, ..Layout::SINGLE },
+        layout: Layout { tensor: site.ranks, pipeline: 1, data: site.resolved.data_parallel.size, expert: site.expert_ranks },
         graphs: graphs(site, &layers),
         layers,
         buffers: buffers::list(site),
@@ -59,7 +59,7 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
     }
 }
 
-/// As many requests as may run at once share a full step of prompt tokens, and each is sampled once.
+/// As many requests as may run at once share a full step of prompt tokens, and each is sampled once; on every core in lockstep.
 fn profiling(site: &Site<'_>) -> StepShape {
     let tokens = count(site.resolved.scheduler.max_num_batched_tokens);
     let requests = count(site.resolved.scheduler.max_num_seqs).min(tokens);
@@ -69,7 +69,7 @@ fn profiling(site: &Site<'_>) -> StepShape {
         last.query += tokens % requests;
     }
     let rank = RankStep { decode: Vec::new(), prefill, sampled: requests, padded_tokens: tokens, launch: Launch::Eager };
-    StepShape { ranks: vec![rank], stage: 0 }
+    StepShape { ranks: vec![rank; site.cores as usize], stage: 0 }
 }
 
 fn count(value: u64) -> u32 {

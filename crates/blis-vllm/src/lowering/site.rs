@@ -13,6 +13,21 @@ const GPT_OSS: &str = "GptOssForCausalLM";
 /// The architecture whose router upstream keeps in 32 bits. upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`
 const MINIMAX_M2: &str = "MiniMaxM2ForCausalLM";
 
+/// The architectures whose experts take a part of the tokens on each tensor-parallel rank where ranks share whole experts.
+/// upstream: vllm `config/parallel.py::ParallelConfig.use_sequence_parallel_moe`, and the model files that read it
+const SEQUENCE_PARALLEL: [&str; 10] = [
+    GPT_OSS,
+    "Qwen2MoeForCausalLM",
+    "Qwen3MoeForCausalLM",
+    "Qwen3NextForCausalLM",
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "Llama4ForConditionalGeneration",
+    "NemotronHForCausalLM",
+];
+
 /// Vocabulary rows are padded to a multiple of this. upstream: vllm `model_executor/layers/vocab_parallel_embedding.py::pad_vocab_size`
 const VOCABULARY_MULTIPLE: u64 = 64;
 
@@ -28,14 +43,23 @@ pub(super) struct Site<'a> {
     pub(super) ranks: u32,
     /// Ranks that share the experts, each whole on one of them; 1 where every rank holds a part of every expert.
     pub(super) expert_ranks: u32,
+    /// Engine cores in lockstep, whose tokens meet at the experts; 1 where there are none.
+    pub(super) cores: u32,
 }
 
 impl<'a> Site<'a> {
     /// Checks that the ranks can share every width.
     pub(super) fn new(model: &'a ModelGraph, resolved: &'a Resolved, chip: &'a Chip) -> Result<Self, LoweringError> {
         let ranks = resolved.tensor_parallel_size;
-        let site =
-            Self { model, resolved, chip, capability: chip.compute_capability.value, ranks, expert_ranks: resolved.expert_parallel_size };
+        let site = Self {
+            model,
+            resolved,
+            chip,
+            capability: chip.compute_capability.value,
+            ranks,
+            expert_ranks: resolved.expert_parallel_size,
+            cores: resolved.data_parallel.lockstep_size(),
+        };
         site.check_width("a padded vocabulary", site.padded_vocabulary())?;
         for block in model.blocks.values() {
             if block.norms != 2 {
@@ -54,7 +78,11 @@ impl<'a> Site<'a> {
             match &block.feed_forward {
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
                 FeedForward::MixtureOfExperts(_) if site.expert_ranks > 1 => {}
-                FeedForward::MixtureOfExperts(moe) => site.check_width("an expert's intermediate size", moe.intermediate_size)?,
+                FeedForward::MixtureOfExperts(moe) if !moe.intermediate_size.is_multiple_of(site.expert_sharing()) => {
+                    let (size, ranks) = (moe.intermediate_size, ranks * site.cores);
+                    return Err(LoweringError::Indivisible { what: "an expert's intermediate size", size, ranks });
+                }
+                FeedForward::MixtureOfExperts(_) => {}
             }
         }
         Ok(site)
@@ -79,6 +107,11 @@ impl<'a> Site<'a> {
         if self.model.architecture == MINIMAX_M2 { wide } else { moe.router_format }
     }
 
+    /// What a router writes. upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`
+    pub(super) fn router_output(&self) -> FormatName {
+        if self.model.architecture == MINIMAX_M2 { FormatName::Fp32 } else { self.dtype() }
+    }
+
     /// Experts of a layer on the rank that holds the most.
     /// upstream: vllm `model_executor/layers/fused_moe/expert_map_manager.py::determine_expert_map`
     pub(super) fn local_experts(&self, moe: &MixtureOfExperts) -> u32 {
@@ -87,7 +120,17 @@ impl<'a> Site<'a> {
 
     /// Width of an expert on one rank: experts are whole where ranks share them.
     pub(super) fn expert_width(&self, moe: &MixtureOfExperts) -> u64 {
-        if self.expert_ranks > 1 { moe.intermediate_size } else { self.share(moe.intermediate_size) }
+        if self.expert_ranks > 1 { moe.intermediate_size } else { moe.intermediate_size / self.expert_sharing() }
+    }
+
+    /// Ranks that share each expert where none is whole: those of every core in lockstep.
+    fn expert_sharing(&self) -> u64 {
+        u64::from(self.ranks) * u64::from(self.cores)
+    }
+
+    /// Whether each tensor-parallel rank takes a part of the tokens through the experts.
+    pub(super) fn sequence_parallel(&self) -> bool {
+        self.cores > 1 && self.ranks > 1 && self.expert_ranks > 1 && SEQUENCE_PARALLEL.contains(&self.model.architecture.as_str())
     }
 
     /// Whether steps run through the compiler, which then writes the kernels that only move data.

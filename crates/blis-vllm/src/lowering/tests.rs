@@ -78,6 +78,8 @@ impl Line<'_> {
 fn written(piece: &LoweredLayer) -> String {
     let rows = match piece.rows {
         RowSet::Tokens => "tokens",
+        RowSet::Split => "split",
+        RowSet::Gathered => "gathered",
         RowSet::Sampled => "sampled",
         RowSet::Requests => "requests",
     };

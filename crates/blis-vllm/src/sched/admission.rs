@@ -43,6 +43,9 @@ impl Scheduler {
     fn admit(&mut self, slot: Slot, budgets: &mut Budgets, batch: &mut Batch) -> Result<(), Barrier> {
         let progress = self.requests.progress_mut(slot);
         let cached = self.kv.look_up(slot, progress);
+        if budgets.only_decodes && cached + 1 < progress.tokens {
+            return Err(Barrier::Step);
+        }
         let wanted = budgets.cut_long_prefill(progress.tokens - cached);
         if !self.config.enable_chunked_prefill && wanted > budgets.left() {
             cov_mark::hit!(prompt_not_chunked);

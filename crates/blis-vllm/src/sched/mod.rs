@@ -6,8 +6,8 @@
 //! `running`, `admission` and `output`.
 //!
 //! Left out, and refused where a configuration asks for it: speculation, adapters, structured output, encoder inputs, connectors,
-//! streaming sessions, pausing, pipeline stages, prefill throttling of lockstep ranks. Nothing that is left can put a request that
-//! waits into possession of blocks, so upstream's second waiting queue, `kv_holding_waiting`, is always empty and does not exist here.
+//! streaming sessions, pausing. Nothing that is left can put a request that waits into possession of blocks, so upstream's second
+//! waiting queue, `kv_holding_waiting`, is always empty and does not exist here.
 
 mod admission;
 pub mod batch;

@@ -16,6 +16,8 @@ pub(super) struct Budgets {
     pub(super) inputs: u32,
     /// Most tokens of one request; 0 for no limit.
     long_prefill: u32,
+    /// Prompts neither begin nor go on.
+    pub(super) only_decodes: bool,
 }
 
 impl Budgets {
@@ -40,14 +42,14 @@ impl Budgets {
 
 impl Scheduler {
     /// The budgets of a fresh step. A single request has nobody to starve, so its prompt is not cut short.
-    pub(super) fn budgets(&self) -> Budgets {
+    pub(super) fn budgets(&self, only_decodes: bool) -> Budgets {
         let config = &self.config;
         let eligible = u32::try_from(self.running.len() + self.waiting.len()).expect("fewer than 2^32 requests");
         let mut long_prefill = if eligible > 1 { config.long_prefill_token_threshold } else { 0 };
         if long_prefill > 0 && config.long_prefill_token_threshold_adaptive {
             long_prefill = long_prefill.max(config.max_num_batched_tokens / eligible);
         }
-        Budgets { tokens: config.max_num_scheduled_tokens, inputs: config.max_num_batched_tokens, long_prefill }
+        Budgets { tokens: config.max_num_scheduled_tokens, inputs: config.max_num_batched_tokens, long_prefill, only_decodes }
     }
 
     pub(super) fn schedule_running(&mut self, budgets: &mut Budgets, batch: &mut Batch) {
@@ -78,6 +80,14 @@ impl Scheduler {
     fn tokens_for_running(&self, progress: &Progress, budgets: &Budgets) -> u32 {
         if progress.placeholders > 0 && progress.computed + 2 - progress.placeholders >= progress.limit {
             cov_mark::hit!(no_step_beyond_max_tokens);
+            return 0;
+        }
+        if self.steps < progress.not_before {
+            cov_mark::hit!(decode_still_in_the_pipeline);
+            return 0;
+        }
+        if budgets.only_decodes && progress.prefilling {
+            cov_mark::hit!(prompt_left_for_a_later_step);
             return 0;
         }
         let wanted = progress.tokens + progress.placeholders - progress.computed;

@@ -34,8 +34,10 @@ pub struct SchedulerConfig {
     pub policy: Policy,
     /// Whether the next step is scheduled before the last one's output is known.
     pub async_scheduling: bool,
-    /// Steps that may be in flight: 2 under asynchronous scheduling, else 1.
+    /// Steps that may be in flight: one per pipeline stage, and one more under asynchronous scheduling.
     pub max_concurrent_batches: u32,
+    /// Stages that each step passes through, one after the other.
+    pub pipeline_stages: u32,
 }
 
 /// What stopped the last look at the waiting queue.
@@ -81,6 +83,10 @@ pub struct Scheduler {
     pub(super) skipped: Vec<Slot>,
     pub(super) barrier: Option<Barrier>,
     pub(super) preemptions: u64,
+    /// Steps formed.
+    pub(super) steps: u32,
+    /// The last look at the waiting queue that could take prompts left some behind.
+    pub(super) prompts_held_up: bool,
 }
 
 impl Scheduler {
@@ -98,6 +104,8 @@ impl Scheduler {
             skipped: Vec::new(),
             barrier: None,
             preemptions: 0,
+            steps: 0,
+            prompts_held_up: false,
         }
     }
 
@@ -138,14 +146,22 @@ impl Scheduler {
     /// Forms the next step into `batch`.
     ///
     /// upstream: vllm `v1/core/sched/scheduler.py::Scheduler.schedule`
-    pub fn schedule(&mut self, batch: &mut Batch) {
+    ///
+    /// `throttled`: cores in lockstep leave prompts for a later step, unless there were too many of them at the last one that took any.
+    pub fn schedule(&mut self, batch: &mut Batch, throttled: bool) {
         batch.clear();
-        let mut budgets = self.budgets();
+        self.steps += 1;
+        let decoding = |slot: &Slot| !self.requests.progress(*slot).prefilling;
+        let only_decodes = throttled && !self.prompts_held_up && self.running.iter().any(decoding);
+        let mut budgets = self.budgets(only_decodes);
         self.schedule_running(&mut budgets, batch);
         if batch.preempted.is_empty() {
             self.admit_waiting(&mut budgets, batch);
         } else {
             self.barrier = (!self.waiting.is_empty()).then_some(Barrier::KvBlocks);
+        }
+        if batch.preempted.is_empty() && !only_decodes {
+            self.prompts_held_up = self.waiting.len() > self.deferred as usize;
         }
         batch.tokens = self.config.max_num_scheduled_tokens - budgets.tokens;
         self.note_scheduled(batch);
@@ -166,6 +182,8 @@ impl Scheduler {
             row.samples = !progress.prefilling;
             if row.samples && self.config.async_scheduling {
                 progress.placeholders += 1;
+                // A decode comes back to the first stage when the last has done with it.
+                progress.not_before = self.steps + self.config.pipeline_stages;
             }
         }
     }

@@ -53,6 +53,7 @@ fn scheduler_config() -> SchedulerConfig {
         policy: Policy::Fcfs,
         async_scheduling: true,
         max_concurrent_batches: 2,
+        pipeline_stages: 1,
     }
 }
 
@@ -94,7 +95,7 @@ impl Bench {
 
     fn step(&mut self) -> String {
         let mut batch = Batch::default();
-        self.scheduler.schedule(&mut batch);
+        self.scheduler.schedule(&mut batch, false);
         self.scheduler.check_invariants();
         let name = |slot| self.names[self.scheduler.identity(slot).external.0 as usize];
         let mut line: Vec<String> = batch.rows.iter().map(|row| format!("{}:{}", name(row.slot), row.tokens)).collect();
@@ -169,6 +170,51 @@ fn a_stop_comes_one_step_too_late_to_save_the_next() {
     let mut bench = Bench::new(scheduler_config(), kv_config(40));
     bench.add(Ask { output: 2, ..ask("a", 10, 9) });
     check(&bench.run(), "a:10\n a:1 > a\n a:1 > a!\n >");
+}
+
+#[test]
+fn a_decode_waits_until_the_last_stage_has_done_with_the_one_before() {
+    cov_mark::check!(decode_still_in_the_pipeline);
+    let config = SchedulerConfig { pipeline_stages: 3, max_concurrent_batches: 4, ..scheduler_config() };
+    let mut bench = Bench::new(config, kv_config(40));
+    bench.add(ask("a", 10, 3));
+    bench.add(ask("b", 100, 1));
+    check(
+        &bench.run(),
+        "a:10 b:54
+         b:46
+         > a
+         a:1
+         > b.
+         >
+         a:1 > a
+         >
+         >
+         > a.
+         >",
+    );
+}
+
+#[test]
+fn a_throttled_step_leaves_prompts_to_the_next_unless_too_many_were_left_before() {
+    cov_mark::check!(prompt_left_for_a_later_step);
+    let mut scheduler = Bench::new(scheduler_config(), kv_config(40));
+    let tokens = |bench: &mut Bench, throttled| {
+        let mut batch = Batch::default();
+        bench.scheduler.schedule(&mut batch, throttled);
+        batch.rows.iter().map(|row| row.tokens).collect::<Vec<_>>()
+    };
+    scheduler.add(ask("a", 10, 9));
+    assert_eq!(tokens(&mut scheduler, false), [10]);
+    scheduler.add(ask("b", 100, 9));
+    assert_eq!(tokens(&mut scheduler, true), [1]);
+    assert_eq!(tokens(&mut scheduler, false), [1, 63]);
+    assert_eq!(tokens(&mut scheduler, true), [1]);
+    scheduler.add(ask("c", 200, 9));
+    scheduler.add(ask("d", 20, 9));
+    // The last step that took prompts leaves one behind, so the next takes prompts too.
+    assert_eq!(tokens(&mut scheduler, false), [1, 37, 26]);
+    assert_eq!(tokens(&mut scheduler, true), [1, 1, 62]);
 }
 
 #[test]

@@ -21,33 +21,44 @@ use blis_contracts::step::{StepEstimate, StepShape};
 use blis_contracts::units::SimTime;
 
 use crate::engine::VllmEngine;
-use recorder::TraceRecorder;
+use crate::engine::recorder::Recorder;
+use recorder::{CoreOfTrace, TraceRecorder};
 use scenario::{Scenario, ScenarioRequest};
 pub use setup::SetupError;
 
-/// Runs a scenario and returns its trace, a line per call of the step function after the header. `each_step` sees the engine between
-/// two instants.
+/// Runs a scenario and returns its trace, a line per call of the step function after the header: those of the first engine core, then
+/// those of the next, and where requests went. `each_step` sees the engine between two instants.
 pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Result<Vec<String>, SetupError> {
     let (parts, header) = setup::engine_parts(scenario)?;
     let first = serde_json::to_string(&header).expect("a header has only text keys");
-    let lines = Rc::new(RefCell::new(vec![first]));
+    let cores = parts.cores.count;
+    let lines: Vec<Rc<RefCell<Vec<String>>>> = (0..cores).map(|_| Rc::default()).collect();
     let mut events = events(scenario);
     let names = events.names.clone();
-    let recorder = TraceRecorder::new(names, parts.kv.groups.len(), parts.scheduler.async_scheduling, Rc::clone(&lines));
-    let mut engine = VllmEngine::new(parts).with_recorder(Box::new(recorder));
+    let (groups, asynchronous, lockstep) = (parts.kv.groups.len(), parts.scheduler.async_scheduling, parts.cores.lockstep.is_some());
+    let recorders = (0..cores).zip(&lines).map(|(index, lines)| -> Box<dyn Recorder> {
+        let core = CoreOfTrace { index: (cores > 1).then_some(index), lockstep };
+        Box::new(TraceRecorder::new(names.clone(), groups, asynchronous, core, Rc::clone(lines)))
+    });
+    let mut engine = VllmEngine::new(parts).with_recorders(recorders);
     let mut world = ScriptedDevice { base_us: scenario.step_time.base_us, per_token_us: scenario.step_time.per_token_us };
     let mut effects = Effects::default();
     let mut wake = None;
+    let mut routes = Vec::new();
     while let Some(now) = [events.next_time(), wake].into_iter().flatten().min() {
         while events.next_time() == Some(now) {
-            engine.deliver(now, events.pop());
+            let input = events.pop();
+            let request = if let Input::Request(request) = &input { Some(request.slot) } else { None };
+            engine.deliver(now, input);
+            routes.extend(request.and_then(|slot| Some((names[slot.0 as usize].clone(), engine.core_of(slot)?))));
         }
         effects.clear();
         engine.advance(now, &mut world, &mut effects);
         wake = effects.wake_at;
         each_step(&engine);
     }
-    Ok(lines.take())
+    let routes = (cores > 1).then(|| serde_json::json!({ "routes": routes }).to_string());
+    Ok(std::iter::once(first).chain(lines.iter().flat_map(|lines| lines.take())).chain(routes).collect())
 }
 
 /// Requests and aborts in order of time.

@@ -5,7 +5,8 @@
 use blis_contracts::chip::{Chip, CitationKind, Cited};
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{
-    Attention, DenseFeedForward, Derivation, FeedForward, GroupedQueryAttention, LayerBlock, ModelGraph, ParameterCount, StackRun,
+    Attention, DenseFeedForward, Derivation, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts, ModelGraph, ParameterCount,
+    StackRun,
 };
 use blis_contracts::units::{BytesPerRank, BytesPerSecond};
 use indexmap::IndexMap;
@@ -31,6 +32,9 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
     };
     let window = if has_window { Some(count("sliding_window")?) } else { None };
     let (query_heads, kv_heads, head_dim) = (count("num_attention_heads")?, count("num_key_value_heads")?, count("head_dim")?);
+    // Whether there are experts decides how engine cores keep step; what they are does not matter.
+    let experts = ["num_experts", "num_local_experts"].into_iter().find_map(|key| config.get(key).and_then(Value::as_u64)).unwrap_or(0);
+    let feed_forward = feed_forward(experts);
     let block = |window| LayerBlock {
         attention: Attention::GroupedQuery(GroupedQueryAttention {
             query_heads,
@@ -47,13 +51,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
             qkv_format: PLAIN,
             output_format: PLAIN,
         }),
-        feed_forward: FeedForward::Dense(DenseFeedForward {
-            intermediate_size: 128,
-            gated: true,
-            bias: false,
-            up_format: PLAIN,
-            down_format: PLAIN,
-        }),
+        feed_forward: feed_forward.clone(),
         norms: 2,
     };
     let kind = |index: u32| if has_window && index.is_multiple_of(2) { "window" } else { "full" };
@@ -81,6 +79,29 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         encoders: Vec::new(),
         parameters: ParameterCount { total: 1, active: 1, active_leaves_out: Vec::new(), published: None },
     })
+}
+
+/// A width that any number of a node's ranks can share.
+const ANY_RANKS: u64 = 6720;
+
+fn feed_forward(experts: u64) -> FeedForward {
+    if experts > 0 {
+        return FeedForward::MixtureOfExperts(MixtureOfExperts {
+            experts: u32::try_from(experts).unwrap_or(u32::MAX),
+            top_k: 1,
+            intermediate_size: ANY_RANKS,
+            gated: true,
+            bias: false,
+            router_bias: false,
+            selection_bias: false,
+            groups: None,
+            picks_by_token: false,
+            shared: None,
+            router_format: PLAIN,
+            expert_format: PLAIN,
+        });
+    }
+    FeedForward::Dense(DenseFeedForward { intermediate_size: ANY_RANKS, gated: true, bias: false, up_format: PLAIN, down_format: PLAIN })
 }
 
 /// The name upstream gives the attention of a layer.
@@ -178,5 +199,8 @@ fn tiny(model_type: &str, layers: u32) -> Map<String, Value> {
     ];
     let mut config: Map<String, Value> = counts.into_iter().map(|(key, count)| (key.to_owned(), count.into())).collect();
     config.insert("model_type".to_owned(), model_type.into());
+    if model_type == "gpt_oss" {
+        config.insert("num_local_experts".to_owned(), 4.into());
+    }
     config
 }

@@ -8,7 +8,7 @@ use blis_contracts::request::{RequestId, RequestSlot};
 use blis_contracts::units::SimTime;
 use serde::Serialize;
 
-use crate::engine::recorder::{Processed, Recorder};
+use crate::engine::recorder::{LockstepState, Processed, Recorder};
 use crate::kv::manager::PrefixStats;
 use crate::request::Slot;
 use crate::sched::batch::{Batch, Entry, Row};
@@ -22,6 +22,8 @@ type BlockIds = Vec<Vec<u32>>;
 
 #[derive(Debug, Clone, Default, Serialize)]
 struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    core: Option<u32>,
     step: u64,
     t: u64,
     r#in: Vec<(&'static str, Name)>,
@@ -29,6 +31,25 @@ struct Line {
     done: Option<Done>,
     #[serde(flatten)]
     state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dp: Option<Lockstep>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Lockstep {
+    wave: u64,
+    step: u64,
+    running: bool,
+    dummy: bool,
+}
+
+/// Which engine core a recorder looks at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CoreOfTrace {
+    /// Its number, where there are several.
+    pub(super) index: Option<u32>,
+    /// Whether a line ends with where it stands with the others.
+    pub(super) lockstep: bool,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -85,6 +106,7 @@ pub(super) struct TraceRecorder {
     by_id: Vec<(RequestId, Name)>,
     groups: usize,
     asynchronous: bool,
+    core: CoreOfTrace,
     /// Blocks of each table at its last mention, by slot and group.
     mentioned: Vec<Vec<usize>>,
     stats: PrefixStats,
@@ -93,13 +115,14 @@ pub(super) struct TraceRecorder {
 }
 
 impl TraceRecorder {
-    pub(super) fn new(names: Vec<String>, groups: usize, asynchronous: bool, lines: Rc<RefCell<Vec<String>>>) -> Self {
+    pub(super) fn new(names: Vec<String>, groups: usize, asynchronous: bool, core: CoreOfTrace, lines: Rc<RefCell<Vec<String>>>) -> Self {
         Self {
             mentioned: vec![vec![0; groups]; names.len()],
             names,
             by_id: Vec::new(),
             groups,
             asynchronous,
+            core,
             stats: PrefixStats::default(),
             line: Line::default(),
             lines,
@@ -117,6 +140,13 @@ impl TraceRecorder {
     fn name_of(&self, id: RequestId) -> Name {
         let known = self.by_id.iter().find(|(known, _)| *known == id);
         known.expect("a request that ended once came").1.clone()
+    }
+
+    fn end_line(&mut self) {
+        self.line.core = self.core.index;
+        let line = serde_json::to_string(&self.line).expect("a line has only text keys");
+        self.lines.borrow_mut().push(line);
+        self.line = Line::default();
     }
 
     /// The blocks a table has gained since its last mention; a request that enters mentions all of them.
@@ -224,9 +254,14 @@ impl Recorder for TraceRecorder {
             deferred,
             queue: queue.collect(),
         };
-        let line = serde_json::to_string(&self.line).expect("a line has only text keys");
-        self.lines.borrow_mut().push(line);
-        self.line = Line::default();
+        if !self.core.lockstep {
+            self.end_line();
+        }
+    }
+
+    fn in_lockstep(&mut self, state: LockstepState) {
+        self.line.dp = Some(Lockstep { wave: state.wave, step: state.step, running: state.running, dummy: state.ran_dummy });
+        self.end_line();
     }
 }
 

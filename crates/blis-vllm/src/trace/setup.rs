@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::model;
 use super::scenario::Scenario;
-use crate::config::{ConfigError, Launch, Machine, Resolved, read, resolve};
+use crate::config::{ConfigError, Launch, Machine, Resolved, read, resolve_staged};
 use crate::engine::EngineParts;
-use crate::engine::settings::{SettingTooLarge, cuda_graphs, scheduler_config, sizing_input};
+use crate::engine::settings::{SettingTooLarge, cores, cuda_graphs, scheduler_config, sizing_input};
 use crate::kv::group::Attention;
 use crate::kv_sizing::groups::LayerGroup;
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
@@ -75,6 +75,9 @@ pub enum SetupError {
     /// The accelerator is not one the tracer knows.
     #[error("gpu: {0}")]
     Gpu(String),
+    /// The pipeline has no number of stages that the machine could hold.
+    #[error("engine_args.pipeline_parallel_size: {0}; expected 1 to {most}", most = model::GPUS)]
+    Pipeline(String),
     /// The arguments do not resolve.
     #[error("engine_args: {0}")]
     Arguments(#[from] ConfigError),
@@ -102,26 +105,41 @@ impl SetupError {
 /// Bytes that a device could hold: there is none, and a scenario states its pool as it likes.
 const NO_DEVICE: u64 = u64::MAX;
 
+/// The argument that only the tracer takes: nothing prices the stages of a pipeline.
+const PIPELINE: &str = "pipeline_parallel_size";
+
+fn stages(stated: Option<serde_json::Value>) -> Result<u32, SetupError> {
+    let Some(stated) = stated else { return Ok(1) };
+    let stages = stated.as_u64().and_then(|stages| u32::try_from(stages).ok()).filter(|stages| (1..=model::GPUS).contains(stages));
+    stages.ok_or_else(|| SetupError::Pipeline(stated.to_string()))
+}
+
 /// The engine a scenario asks for, and the header that says what its arguments resolved to.
 pub(super) fn engine_parts(scenario: &Scenario) -> Result<(EngineParts, Header), SetupError> {
     let graph = model::graph(&scenario.model)?;
     let chip = model::chip(&scenario.gpu)?;
     let mut args = scenario.engine_args.clone();
     args.insert("model".to_owned(), "scenario".into());
+    let stages = stages(args.remove(PIPELINE))?;
     let stated = read(Launch { args: Some(&args), ..Launch::default() })?;
-    let resolved = resolve(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS })?;
+    let resolved = resolve_staged(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS }, stages)?;
     let sized = size(&sizing_input(&resolved, kv_layers(&graph, &resolved, &chip)?, scenario.kv_bytes, NO_DEVICE)?)?;
     let scheduler = scheduler_config(&resolved, sized.config.max_model_len)?;
-    let config = header_config(&graph, &resolved, &sized);
+    let config = header_config(&graph, &resolved, &sized, stages);
     let header = Header { format: 1, scenario: scenario.name.clone(), scenario_sha256: scenario.sha256.clone(), config };
     let plan = plan(&sized, scheduler.max_concurrent_batches);
     let graphs = cuda_graphs(&resolved)?;
-    Ok((EngineParts { plan, plan_id: PlanId(0), settings: Vec::new(), scheduler, kv: sized.config, graphs }, header))
+    Ok((
+        EngineParts { plan, plan_id: PlanId(0), settings: Vec::new(), scheduler, kv: sized.config, graphs, cores: cores(&resolved) },
+        header,
+    ))
 }
 
-fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv) -> HeaderConfig {
+/// `stages`: of a pipeline, whose first one's layers the header names, as upstream's scheduler does.
+fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, stages: u32) -> HeaderConfig {
+    let first_stage = graph.layer_count() / stages as usize;
     let group = |group: &LayerGroup| HeaderGroup {
-        layers: group.layers.iter().map(|layer| model::layer_name(graph, *layer)).collect(),
+        layers: group.layers.iter().filter(|layer| **layer < first_stage).map(|layer| model::layer_name(graph, *layer)).collect(),
         kind: match group.attention {
             Attention::Full => "full_attention",
             Attention::SlidingWindow { .. } => "sliding_window",

@@ -10,7 +10,7 @@ use blis_contracts::step::StepEstimate;
 use blis_contracts::units::SimTime;
 use blis_vllm::config::CudagraphMode;
 use blis_vllm::cudagraph::CudaGraphs;
-use blis_vllm::engine::{EngineParts, VllmEngine};
+use blis_vllm::engine::{CoreLayout, EngineParts, VllmEngine};
 use blis_vllm::kv::group::{Attention, Retention};
 use blis_vllm::kv::manager::KvConfig;
 use blis_vllm::sched::queue::Policy;
@@ -33,6 +33,7 @@ fn engine(groups: Vec<Attention>, num_blocks: u32) -> VllmEngine {
         policy: Policy::Fcfs,
         async_scheduling: true,
         max_concurrent_batches: 2,
+        pipeline_stages: 1,
     };
     let kv = KvConfig {
         groups: groups.into_iter().map(|attention| attention.in_blocks(BLOCK_SIZE)).collect(),
@@ -45,7 +46,15 @@ fn engine(groups: Vec<Attention>, num_blocks: u32) -> VllmEngine {
         max_in_flight_tokens: 16_384,
     };
     let graphs = CudaGraphs::new(CudagraphMode::FullAndPiecewise, &[1, 2, 4, 8, 16, 32, 64], 64);
-    VllmEngine::new(EngineParts { plan: plan(2, num_blocks), plan_id: PlanId(0), settings: Vec::new(), scheduler, kv, graphs })
+    VllmEngine::new(EngineParts {
+        plan: plan(2, num_blocks),
+        plan_id: PlanId(0),
+        settings: Vec::new(),
+        scheduler,
+        kv,
+        graphs,
+        cores: CoreLayout::SINGLE,
+    })
 }
 
 /// A closed loop of 64 clients, driven by the engine's own wake-ups.

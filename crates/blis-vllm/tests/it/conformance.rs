@@ -1,4 +1,5 @@
-//! The engine under the conformance suite: random requests on small pools, synchronous and asynchronous, both policies.
+//! The engine under the conformance suite: random requests on small pools, synchronous and asynchronous, both policies, one core or
+//! several, in lockstep or not.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use blis_contracts::step::{StepEstimate, StepShape};
 use blis_contracts::units::{Blocks, SimTime};
 use blis_vllm::config::CudagraphMode;
 use blis_vllm::cudagraph::CudaGraphs;
-use blis_vllm::engine::{EngineParts, VllmEngine};
+use blis_vllm::engine::{CoreLayout, EngineParts, Lockstep, VllmEngine};
 use blis_vllm::kv::group::{Attention, Retention};
 use blis_vllm::kv::manager::KvConfig;
 use blis_vllm::sched::queue::Policy;
@@ -34,17 +35,27 @@ struct Setting {
     spare_blocks: u32,
     seqs: u32,
     budget: u32,
+    cores: CoreLayout,
 }
 
 /// What varies of a request: gap to the one before in microseconds, shared and own prompt tokens, output, priority.
 type Asked = (u64, u32, u32, u32, i32);
 
 fn settings() -> impl Strategy<Value = Setting> {
-    (any::<[bool; 5]>(), 0u32..40, 1u32..12, 0u32..120).prop_map(
-        |([asynchronous, priority, hybrid, caching, chunked], spare_blocks, seqs, extra)| {
+    (any::<[bool; 5]>(), 0u32..40, 1u32..12, 0u32..120, cores()).prop_map(
+        |([asynchronous, priority, hybrid, caching, chunked], spare_blocks, seqs, extra, cores)| {
             // Without chunks a prompt must fit one step.
             let budget = if chunked { 16 + extra } else { MAX_MODEL_LEN + extra };
-            Setting { asynchronous, priority, hybrid, caching, chunked, spare_blocks, seqs, budget: budget.max(seqs) }
+            Setting { asynchronous, priority, hybrid, caching, chunked, spare_blocks, seqs, budget: budget.max(seqs), cores }
+        },
+    )
+}
+
+fn cores() -> impl Strategy<Value = CoreLayout> {
+    (1u32..4, 1u32..4, 1u64..20, 1u64..4, any::<bool>()).prop_map(
+        |(count, front_ends, sync_interval, prefill_schedule_interval, lockstep)| {
+            let lockstep = (lockstep && count > 1).then_some(Lockstep { sync_interval, prefill_schedule_interval });
+            CoreLayout { count, front_ends, lockstep }
         },
     )
 }
@@ -69,6 +80,7 @@ fn engine(setting: &Setting) -> VllmEngine {
             policy: if setting.priority { Policy::Priority } else { Policy::Fcfs },
             async_scheduling: setting.asynchronous,
             max_concurrent_batches: depth,
+            pipeline_stages: 1,
         },
         kv: KvConfig {
             groups: groups.into_iter().map(|attention| attention.in_blocks(BLOCK)).collect(),
@@ -81,6 +93,7 @@ fn engine(setting: &Setting) -> VllmEngine {
             max_in_flight_tokens: setting.budget * depth,
         },
         graphs: CudaGraphs::new(CudagraphMode::FullAndPiecewise, &[1, 2, 4, 8], setting.seqs),
+        cores: setting.cores,
     })
 }
 

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     ];
     for step in &args.steps {
         let (rows, estimate) = price(&mut prepared, step);
-        let beyond = step.beyond(prepared.engine.scheduler().config()).unwrap_or_default();
+        let beyond = step.beyond(prepared.engine.scheduler_config()).unwrap_or_default();
         sections.push(section(&format!("A step of {step}"), &(explain::price(&rows, &estimate) + &beyond)));
     }
     sections.retain(|section| !section.is_empty());

@@ -12,7 +12,12 @@ use crate::config::setting::Setting;
 
 const GIB: u64 = 1 << 30;
 
-pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_len: u64) -> Result<SchedulerSettings, ConfigError> {
+pub(super) fn resolve(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    max_model_len: u64,
+    stages: u32,
+) -> Result<SchedulerSettings, ConfigError> {
     let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
     let async_scheduling = ledger.flag_or(Setting::AsyncScheduling, true, "nothing in this configuration rules it out");
     let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, machine, max_model_len, enable_chunked_prefill)?;
@@ -38,8 +43,9 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_l
         scheduler_reserve_full_isl: ledger.flag(Setting::SchedulerReserveFullIsl),
         watermark: ledger.real(Setting::Watermark),
         async_scheduling,
+        pipeline_stages: stages,
         // Model Runner V2: one batch per pipeline stage, and one more to overlap with.
-        max_concurrent_batches: if async_scheduling { 2 } else { 1 },
+        max_concurrent_batches: if async_scheduling { stages + 1 } else { stages },
         stream_interval: ledger.count(Setting::StreamInterval)?,
     };
     verify(&settings, max_model_len)?;

@@ -12,6 +12,7 @@ mod graphs;
 mod kernels;
 mod ledger;
 mod model;
+mod parallel;
 
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
@@ -41,14 +42,20 @@ impl Machine<'_> {
 
 /// Resolves a launch line as the modelled release would at start-up.
 pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, ConfigError> {
+    resolve_staged(stated, machine, 1)
+}
+
+/// The same for a pipeline of some stages, which no line may state as long as stages have no price: `--pipeline-parallel-size`.
+pub fn resolve_staged(stated: &Stated, machine: Machine<'_>, stages: u32) -> Result<Resolved, ConfigError> {
     let mut ledger = Ledger::new(&stated.statements);
     let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine)?;
-    let expert_parallel_size = model::expert_parallel_size(&mut ledger, machine, tensor_parallel_size)?;
-    let api_server_count = model::api_server_count(&mut ledger)?;
+    let data_parallel = parallel::data_parallel(&mut ledger, machine, tensor_parallel_size)?;
+    let expert_parallel_size = parallel::expert_parallel_size(&mut ledger, machine, tensor_parallel_size * data_parallel.size)?;
+    let api_server_count = parallel::api_server_count(&mut ledger, data_parallel.size)?;
     let dtype = model::dtype(&mut ledger, machine)?;
     model::quantization(&mut ledger, machine, dtype)?;
     let mut cache = cache::resolve(&mut ledger, machine)?;
-    let scheduler = batch::resolve(&mut ledger, machine, cache.max_model_len)?;
+    let scheduler = batch::resolve(&mut ledger, machine, cache.max_model_len, stages)?;
     let attention = attention::resolve(&mut ledger, machine, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
     let compilation = compile::resolve(&mut ledger, machine, tensor_parallel_size, &scheduler, attention.graph_support)?;
@@ -57,6 +64,7 @@ pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, Config
     Ok(Resolved {
         model: stated.model.clone(),
         tensor_parallel_size,
+        data_parallel,
         expert_parallel_size,
         api_server_count,
         dtype,

@@ -1,10 +1,9 @@
-//! The model's side: layout, element type, declared quantisation.
+//! The model's side: heads against ranks, element type, declared quantisation.
 //!
-//! upstream: vllm `config/model.py::ModelConfig.verify_with_parallel_config`, `_get_and_verify_dtype`, `_verify_quantization`;
-//! `config/parallel.py::ParallelConfig.__post_init__`; `entrypoints/cli/serve.py::ServeSubcommand.cmd`.
+//! upstream: vllm `config/model.py::ModelConfig.verify_with_parallel_config`, `_get_and_verify_dtype`, `_verify_quantization`.
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention, FeedForward, LayerBlock, ModelGraph};
+use blis_contracts::model::{Attention, FeedForward, ModelGraph};
 
 use super::Machine;
 use super::ledger::Ledger;
@@ -36,34 +35,6 @@ pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
         }
     }
     Ok(ranks)
-}
-
-/// Ranks that share the experts: all of them with `--enable-expert-parallel`, as there is one data-parallel rank.
-/// upstream: vllm `model_executor/layers/fused_moe/config.py::FusedMoEParallelConfig.make`
-pub(super) fn expert_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, ranks: u32) -> Result<u32, ConfigError> {
-    if !ledger.flag(Setting::EnableExpertParallel) {
-        return Ok(1);
-    }
-    let mixture = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
-    if !machine.model.blocks.values().any(mixture) {
-        return Err(ConfigError::Refused(
-            "--enable-expert-parallel: the number of experts in the model must be greater than 0 when expert parallelism is enabled"
-                .to_owned(),
-        ));
-    }
-    Ok(ranks)
-}
-
-/// HTTP processes: as stated, else one per data-parallel rank, of which there is one.
-pub(super) fn api_server_count(ledger: &mut Ledger<'_>) -> Result<u32, ConfigError> {
-    let Some(stated) = ledger.optional_count(Setting::ApiServerCount)? else {
-        ledger.derive(Setting::ApiServerCount, 1, "data_parallel_size");
-        return Ok(1);
-    };
-    u32::try_from(stated)
-        .ok()
-        .filter(|count| *count > 0)
-        .ok_or_else(|| ConfigError::Refused(format!("--api-server-count {stated}: a server that answers requests needs at least 1")))
 }
 
 /// The element type of activations: as stated, else the checkpoint's.

@@ -98,7 +98,10 @@ fn what_is_not_modelled_is_refused_by_its_name() {
             "--pipeline-parallel-size 2",
             "--pipeline-parallel-size = 2 is not modelled: pipeline parallelism is not modelled; leave it at its default, 1",
         ),
-        ("--data-parallel-size 2", "--data-parallel-size = 2 is not modelled"),
+        ("--pipeline-parallel-size 2", "--pipeline-parallel-size = 2 is not modelled"),
+        ("--data-parallel-size 2 --data-parallel-rank 1", "--data-parallel-rank = 1 is not modelled"),
+        ("--data-parallel-size 2 --data-parallel-hybrid-lb", "--data-parallel-hybrid-lb = true is not modelled"),
+        ("--all2all-backend deepep_low_latency", "--all2all-backend = deepep_low_latency is not modelled"),
         ("--enable-eplb", "--enable-eplb = true is not modelled: moving experts between ranks"),
         ("--enable-expert-parallel", "--enable-expert-parallel: the number of experts in the model must be greater than 0"),
         ("--enable-lora", "--enable-lora = true is not modelled: LoRA adapters"),
@@ -138,6 +141,7 @@ fn what_is_not_modelled_is_refused_by_its_name() {
 fn a_combination_that_cannot_run_is_refused() {
     let cases = [
         ("--block-size 8", "no valid attention backend found: FLASH_ATTN: block_size not supported"),
+        ("--data-parallel-size 5 --tensor-parallel-size 2", "--data-parallel-size 5: 5 engine cores of 2 GPUs are larger than"),
         ("--max-model-len 200000", "user-specified max_model_len (200000) is greater than the derived max_model_len"),
         ("--max-model-len 0", "--max-model-len: 0 should be at least 1, or auto"),
         ("--max-num-batched-tokens 8 --max-num-seqs 16", "max_num_batched_tokens (8) must be greater than or equal to max_num_seqs (16)"),

@@ -122,6 +122,60 @@ fn expert_parallel_ranks_hold_whole_experts_and_share_everything_else_as_before(
     assert_eq!(of("--enable-expert-parallel").1, 1);
 }
 
+/// Pieces of one layer from its router to the sum or norm behind its experts.
+fn around_experts(line: Line<'_>) -> Vec<String> {
+    let plan = line.plan();
+    let layer: Vec<&LoweredLayer> = plan.layers.iter().filter(|piece| piece.layer == 1).collect();
+    let experts = layer.iter().position(|piece| piece.primitive == Primitive::MoeExperts).unwrap();
+    layer[experts - 1..].iter().take(5).map(|piece| written(piece)).collect()
+}
+
+#[test]
+fn engine_cores_in_lockstep_gather_tokens_for_their_experts_and_scatter_the_sums() {
+    // Half a byte an element and a scale for 16 of them, and eight choices of eight bytes.
+    let nvfp4 = around_experts(Line("minimax-m2.5-nvfp4", "b200", "--data-parallel-size 2 --enable-expert-parallel"));
+    assert_eq!(
+        nvfp4[..4],
+        [
+            "collective.all_gather nccl/all-gather tokens: 1792 B a row over 2",
+            "moe.experts flashinfer/trtllm-gen-moe gathered: 8 of 256 (128 here), 3072 x 1536 gated true nvfp4",
+            "collective.reduce_scatter nccl/reduce-scatter tokens: 6144 B a row over 2",
+            "norm inductor/fused tokens: 24576 B a row",
+        ]
+    );
+    // Without whole experts every rank holds a part of each, and the kernel picks: 256 scores of 32 bits travel.
+    let parts = around_experts(Line("minimax-m2.5-nvfp4", "b200", "--data-parallel-size 2"));
+    assert_eq!(parts[0], "collective.all_gather nccl/all-gather tokens: 2752 B a row over 2");
+    assert_eq!(parts[1], "moe.experts flashinfer/trtllm-gen-moe gathered: 8 of 256 (256 here), 3072 x 768 gated true nvfp4");
+}
+
+#[test]
+fn tensor_parallel_ranks_of_cores_in_lockstep_take_parts_of_the_tokens_where_the_model_does() {
+    let arguments = "--tensor-parallel-size 2 --data-parallel-size 2 --enable-expert-parallel";
+    let parts = around_experts(Line("qwen3-30b-a3b", "h200", arguments));
+    assert_eq!(
+        parts,
+        [
+            "collective.all_gather nccl/all-gather split: 4160 B a row over 4",
+            "moe.experts triton/fused-moe gathered: 8 of 128 (32 here), 2048 x 768 gated true bf16",
+            "collective.reduce_scatter nccl/reduce-scatter split: 4096 B a row over 4",
+            "collective.all_gather nccl/all-gather split: 4096 B a row over 2",
+            "norm inductor/fused tokens: 16384 B a row",
+        ]
+    );
+    let whole = around_experts(Line("minimax-m2.5", "b200", arguments));
+    assert!(whole[0].starts_with("collective.all_gather nccl/all-gather tokens:") && whole[0].ends_with("over 2"), "{}", whole[0]);
+    assert!(whole[3].starts_with("collective.all_reduce"), "{}", whole[3]);
+}
+
+#[test]
+fn engine_cores_of_a_dense_model_exchange_nothing_and_each_is_what_one_would_be() {
+    let one = Line("llama-3.1-8b-instruct", "h100", "").plan();
+    let two = Line("llama-3.1-8b-instruct", "h100", "--data-parallel-size 2").plan();
+    assert_eq!((one.layers, one.weights, one.profiling), (two.layers, two.weights, two.profiling));
+    assert_eq!((two.layout.data, two.layout.ranks()), (2, 2));
+}
+
 #[test]
 fn norms_over_all_heads_sum_over_the_ranks_and_routers_stay_in_32_bits() {
     let layer = |arguments: &str| {

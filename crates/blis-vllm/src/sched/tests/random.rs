@@ -38,6 +38,7 @@ fn configs() -> impl Strategy<Value = (SchedulerConfig, KvConfig)> {
             policy: if priority { Policy::Priority } else { Policy::Fcfs },
             async_scheduling: asynchronous,
             max_concurrent_batches: batches,
+            pipeline_stages: 1,
             ..scheduler_config()
         };
         let kv = KvConfig {

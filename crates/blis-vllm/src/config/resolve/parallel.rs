@@ -1,0 +1,70 @@
+//! The layout beyond one tensor-parallel group: engine cores, experts, front-end processes.
+//!
+//! upstream: vllm `config/parallel.py::ParallelConfig`; `entrypoints/cli/serve.py::ServeSubcommand.cmd`;
+//! `v1/engine/core.py::EngineCoreProc.run_engine_core`.
+//!
+//! Left out: cores on several nodes, and balancers outside the endpoint.
+
+use blis_contracts::model::{FeedForward, ModelGraph};
+
+use super::Machine;
+use super::ledger::Ledger;
+use crate::config::error::ConfigError;
+use crate::config::resolved::DataParallelSettings;
+use crate::config::setting::Setting;
+
+/// The all-to-all backends that upstream has replaced by its default.
+const REMOVED_BACKENDS: [&str; 2] = ["naive", "pplx"];
+
+/// The engine cores: in lockstep for a mixture of experts, else independent. The node must hold all their ranks.
+pub(super) fn data_parallel(ledger: &mut Ledger<'_>, machine: Machine<'_>, ranks: u32) -> Result<DataParallelSettings, ConfigError> {
+    let size = ledger.count(Setting::DataParallelSize)?;
+    let world = size.saturating_mul(u64::from(ranks));
+    if world > u64::from(machine.gpus) {
+        return Err(ConfigError::Refused(format!(
+            "--data-parallel-size {size}: {size} engine cores of {ranks} GPUs are larger than the number of available GPUs ({}) in this node",
+            machine.gpus
+        )));
+    }
+    let all2all = ledger.value(Setting::All2allBackend);
+    if let Some(removed) = all2all.as_str().filter(|backend| REMOVED_BACKENDS.contains(backend)) {
+        ledger.derive(Setting::All2allBackend, "allgather_reducescatter", format!("upstream has removed {removed}"));
+    }
+    Ok(DataParallelSettings {
+        size: u32::try_from(size).expect("checked against the GPUs of a node"),
+        lockstep: size > 1 && has_experts(machine.model),
+        sync_interval: ledger.count(Setting::DpSyncInterval)?,
+        prefill_schedule_interval: ledger.count(Setting::PrefillScheduleInterval)?,
+    })
+}
+
+/// Ranks that share the experts: all of every engine core with `--enable-expert-parallel`.
+/// upstream: vllm `model_executor/layers/fused_moe/config.py::FusedMoEParallelConfig.make`
+pub(super) fn expert_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, ranks: u32) -> Result<u32, ConfigError> {
+    if !ledger.flag(Setting::EnableExpertParallel) {
+        return Ok(1);
+    }
+    if !has_experts(machine.model) {
+        return Err(ConfigError::Refused(
+            "--enable-expert-parallel: the number of experts in the model must be greater than 0 when expert parallelism is enabled"
+                .to_owned(),
+        ));
+    }
+    Ok(ranks)
+}
+
+/// HTTP processes: as stated, else one per engine core.
+pub(super) fn api_server_count(ledger: &mut Ledger<'_>, cores: u32) -> Result<u32, ConfigError> {
+    let Some(stated) = ledger.optional_count(Setting::ApiServerCount)? else {
+        ledger.derive(Setting::ApiServerCount, cores, Setting::DataParallelSize.key());
+        return Ok(cores);
+    };
+    u32::try_from(stated)
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| ConfigError::Refused(format!("--api-server-count {stated}: a server that answers requests needs at least 1")))
+}
+
+fn has_experts(model: &ModelGraph) -> bool {
+    model.blocks.values().any(|block| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_)))
+}

@@ -1,0 +1,309 @@
+//! What stands between clients and several engine cores: the coordinator process and the front ends' choice of a core.
+//!
+//! upstream: vllm `v1/engine/coordinator.py::DPCoordinatorProc.process_input_socket`
+//! upstream: vllm `v1/engine/core_client.py::DPLBAsyncMPClient.get_core_engine_for_request`, `DPAsyncMPClient.add_request_async`
+//!
+//! Cores show the coordinator their counts when these change; it shows them to the front ends every 100 ms while they change, and for
+//! cores in lockstep takes the counts of one step together. Between two of its messages a front end adds what it has sent itself.
+//! The coordinator also wakes cores in lockstep when a request comes to one of them while all rest.
+//!
+//! Messages take no time here. Its timer is looked at when something comes that could read what it published. Where a message and the
+//! timer fall on one instant, the timer comes first. Requests reach the front-end processes in turn; upstream's share one socket, and
+//! which of them accepts is up to the kernel. Left out: a core asked for by the request, elastic scaling, balancers outside.
+
+use blis_contracts::units::{SimDuration, SimTime};
+
+/// Milliseconds between two messages to the front ends while counts change, and while they do not.
+const INTERVAL_MS: u64 = 100;
+const IDLE_INTERVAL_MS: u64 = 5_000;
+/// Milliseconds waited at least for the counts of one step to be complete.
+const STEP_WAIT_MS: u64 = 50;
+
+/// What a core shows of its load.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Counts {
+    pub(super) waiting: u64,
+    pub(super) running: u64,
+    pub(super) kv_usage: f64,
+}
+
+/// What a core tells the coordinator about waves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// The wave is over: no core has requests.
+    Completed(u64),
+    /// The wave has begun.
+    Started(u64),
+}
+
+/// What the coordinator tells the cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StartWave {
+    pub(super) wave: u64,
+    /// The core that knows already.
+    pub(super) exclude: Option<u32>,
+}
+
+/// The coordinator and the front ends.
+#[derive(Debug)]
+pub(super) struct FrontEnds {
+    lockstep: bool,
+    /// Latest counts by core.
+    counts: Vec<Counts>,
+    counts_changed: bool,
+    /// Wave and step of the latest counts.
+    latest: Option<(u64, u64)>,
+    /// The counts at the end of the step before.
+    complete: Option<Vec<Counts>>,
+    published_ms: u64,
+    /// When the coordinator began to wait.
+    waiting_since: SimTime,
+    wave: u64,
+    running: bool,
+    clients: Vec<Client>,
+    next_client: usize,
+    /// Messages for all cores, not delivered yet.
+    mail: Vec<StartWave>,
+}
+
+/// One front-end process.
+#[derive(Debug, Clone, PartialEq)]
+struct Client {
+    counts: Vec<Counts>,
+    /// Its own unfinished requests by core.
+    in_flight: Vec<u64>,
+    /// The core its scan starts at.
+    start: usize,
+    wave: u64,
+    running: bool,
+}
+
+/// Where a request went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Home {
+    pub(super) client: u32,
+    pub(super) core: u32,
+}
+
+impl FrontEnds {
+    pub(super) fn new(cores: u32, clients: u32, lockstep: bool) -> Self {
+        let size = cores as usize;
+        let client = |index: u32| Client {
+            counts: vec![Counts::default(); size],
+            in_flight: vec![0; size],
+            start: (cores * index / clients) as usize,
+            wave: 0,
+            running: false,
+        };
+        Self {
+            lockstep,
+            counts: vec![Counts::default(); size],
+            counts_changed: false,
+            latest: None,
+            complete: None,
+            published_ms: 0,
+            waiting_since: SimTime::ZERO,
+            wave: 0,
+            running: false,
+            clients: (0..clients).map(client).collect(),
+            next_client: 0,
+            mail: Vec::new(),
+        }
+    }
+
+    /// Chooses the core for a request that comes now; answers with the wave its front end takes for current.
+    pub(super) fn route(&mut self, now: SimTime) -> (Home, u64) {
+        self.run_until(now);
+        let index = self.next_client;
+        self.next_client = (index + 1) % self.clients.len();
+        let clients = self.clients.len() as u64;
+        let client = &mut self.clients[index];
+        let wave = client.wave;
+        let core = client.choose(clients);
+        let wakes = !client.running;
+        client.running = true;
+        if wakes {
+            self.first_request(now, core, wave);
+        }
+        (Home { client: u32::try_from(index).expect("few front ends"), core }, wave)
+    }
+
+    /// A request has ended.
+    pub(super) fn ended(&mut self, home: Home) {
+        self.clients[home.client as usize].in_flight[home.core as usize] -= 1;
+    }
+
+    /// A front end sends a request while it believes the cores at rest.
+    fn first_request(&mut self, now: SimTime, core: u32, wave: u64) {
+        self.waiting_since = now;
+        if self.lockstep && !self.running {
+            let exclude = (wave >= self.wave).then_some(core);
+            self.mail.push(StartWave { wave: self.wave, exclude });
+        }
+    }
+
+    /// A core shows its counts, taken at a step of a wave.
+    pub(super) fn show(&mut self, now: SimTime, core: u32, counts: Counts, at: (u64, u64)) {
+        self.run_until(now);
+        if self.lockstep && self.latest.is_none_or(|latest| at > latest) {
+            if self.counts_changed {
+                self.complete = Some(self.counts.clone());
+            }
+            self.latest = Some(at);
+        }
+        self.counts[core as usize] = counts;
+        self.counts_changed = true;
+        self.waiting_since = now;
+    }
+
+    /// A core reports on waves.
+    pub(super) fn notice(&mut self, now: SimTime, core: u32, notice: Notice) {
+        self.run_until(now);
+        self.waiting_since = now;
+        match notice {
+            Notice::Completed(wave) if self.wave <= wave => {
+                self.wave = wave + 1;
+                self.running = false;
+            }
+            Notice::Started(wave) if wave > self.wave || (wave == self.wave && !self.running) => {
+                self.wave = wave;
+                self.running = true;
+                self.mail.push(StartWave { wave, exclude: Some(core) });
+            }
+            Notice::Completed(_) | Notice::Started(_) => return,
+        }
+        for client in &mut self.clients {
+            (client.wave, client.running) = (self.wave, self.running);
+        }
+    }
+
+    /// Messages for all cores, to be delivered.
+    pub(super) fn take_mail(&mut self) -> Vec<StartWave> {
+        std::mem::take(&mut self.mail)
+    }
+
+    /// Publishes what has fallen due.
+    fn run_until(&mut self, now: SimTime) {
+        loop {
+            let due = self.timer();
+            if due > now {
+                return;
+            }
+            self.publish(due);
+        }
+    }
+
+    /// When the coordinator's wait ends if nothing comes.
+    fn timer(&self) -> SimTime {
+        let elapsed = (self.waiting_since.as_micros() / 1_000).saturating_sub(self.published_ms);
+        let interval = if self.counts_changed { INTERVAL_MS } else { IDLE_INTERVAL_MS };
+        let least = if self.lockstep && self.complete.is_none() { STEP_WAIT_MS } else { 0 };
+        self.waiting_since + SimDuration::from_micros(interval.saturating_sub(elapsed).max(least) * 1_000)
+    }
+
+    fn publish(&mut self, at: SimTime) {
+        let counts = self.complete.take().unwrap_or_else(|| {
+            self.counts_changed = false;
+            self.counts.clone()
+        });
+        for client in &mut self.clients {
+            client.counts.clone_from(&counts);
+            (client.wave, client.running) = (self.wave, self.running);
+        }
+        self.published_ms = at.as_micros() / 1_000;
+        self.waiting_since = at;
+    }
+}
+
+impl Client {
+    /// The core with the lowest score, the first in scan order of equals.
+    fn choose(&mut self, clients: u64) -> u32 {
+        let cores = self.counts.len();
+        let mut best: Option<(f64, usize)> = None;
+        for offset in 0..cores {
+            let core = (self.start + offset) % cores;
+            let score = self.score(core, clients);
+            if best.is_none_or(|(lowest, _)| score < lowest) {
+                best = Some((score, core));
+            }
+        }
+        let (_, core) = best.expect("there are cores");
+        self.counts[core].waiting += clients;
+        self.start = (self.start + 1) % cores;
+        self.in_flight[core] += 1;
+        u32::try_from(core).expect("few cores")
+    }
+
+    /// The greater of what the coordinator last showed and what this front end has sent, and more where requests wait for a full cache.
+    fn score(&self, core: usize, clients: u64) -> f64 {
+        let Counts { waiting, running, kv_usage } = self.counts[core];
+        let load = (clients * self.in_flight[core]).max(waiting + running) as f64;
+        load + waiting as f64 * 6.0 * (kv_usage - 0.5).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(milliseconds: u64) -> SimTime {
+        SimTime::from_micros(milliseconds * 1_000)
+    }
+
+    fn routed(front: &mut FrontEnds, now: SimTime, requests: usize) -> Vec<u32> {
+        (0..requests).map(|_| front.route(now).0.core).collect()
+    }
+
+    #[test]
+    fn a_burst_goes_round_the_cores_whatever_the_number_of_front_ends() {
+        assert_eq!(routed(&mut FrontEnds::new(4, 1, false), ms(1), 8), [0, 1, 2, 3, 0, 1, 2, 3]);
+        // Two front ends scan from different cores, each unaware of what the other sends.
+        assert_eq!(routed(&mut FrontEnds::new(2, 2, false), ms(1), 6), [0, 1, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn shown_load_counts_only_once_the_coordinator_has_published_it() {
+        let mut front = FrontEnds::new(2, 1, false);
+        front.show(ms(10), 0, Counts { waiting: 0, running: 5, kv_usage: 0.1 }, (0, 0));
+        assert_eq!(routed(&mut front, ms(99), 1), [0]);
+        assert_eq!(routed(&mut front, ms(100), 3), [1, 1, 1]);
+    }
+
+    #[test]
+    fn waiting_requests_weigh_more_the_fuller_the_cache_is() {
+        let mut front = FrontEnds::new(2, 1, false);
+        front.show(ms(1), 0, Counts { waiting: 2, running: 2, kv_usage: 1.0 }, (0, 0));
+        front.show(ms(1), 1, Counts { waiting: 0, running: 9, kv_usage: 0.5 }, (0, 0));
+        // 4 + 2 x 6 x 0.5 = 10 against 9.
+        assert_eq!(routed(&mut front, ms(200), 1), [1]);
+        front.show(ms(201), 0, Counts { waiting: 2, running: 2, kv_usage: 0.9 }, (0, 0));
+        // 4 + 2 x 6 x 0.4 = 8.8 against 9.
+        assert_eq!(routed(&mut front, ms(400), 1), [0]);
+    }
+
+    #[test]
+    fn cores_in_lockstep_are_shown_as_they_were_at_the_end_of_a_step() {
+        let mut front = FrontEnds::new(2, 1, true);
+        let load = |running| Counts { waiting: 0, running, kv_usage: 0.0 };
+        front.show(ms(10), 0, load(7), (0, 1));
+        front.show(ms(10), 1, load(3), (0, 1));
+        front.show(ms(20), 0, load(1), (0, 2));
+        assert_eq!(front.timer(), ms(100));
+        // Step 1 of both is published, not the half of step 2.
+        assert_eq!(routed(&mut front, ms(100), 1), [1]);
+    }
+
+    #[test]
+    fn a_request_to_cores_at_rest_wakes_the_others_and_a_finished_wave_lets_the_next_one_do_so() {
+        let mut front = FrontEnds::new(2, 1, true);
+        assert_eq!(front.route(ms(1)).0.core, 0);
+        assert_eq!(front.take_mail(), [StartWave { wave: 0, exclude: Some(0) }]);
+        front.notice(ms(2), 0, Notice::Started(0));
+        assert_eq!(front.take_mail(), [StartWave { wave: 0, exclude: Some(0) }]);
+        front.route(ms(3));
+        assert_eq!(front.take_mail(), []);
+        front.notice(ms(9), 0, Notice::Completed(0));
+        let (home, wave) = front.route(ms(10));
+        assert_eq!((wave, front.take_mail()), (1, vec![StartWave { wave: 1, exclude: Some(home.core) }]));
+    }
+}
