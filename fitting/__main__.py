@@ -2,8 +2,12 @@
 
 import argparse
 import importlib
+import os
 import sys
 from pathlib import Path
+
+# Before numpy loads: a sum that several threads share is rounded by how they share it, and so by the machine's load and cores.
+os.environ.update({name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")})
 
 import source
 import vectors

@@ -29,7 +29,6 @@ EAGER = (
     "graphs; the tables' eager rows bound it (medians of small sizes): {:.0f} us of host time for a collective"
 )
 LINEAR = ", {:.0f} us for each of a linear layer's two operations in the block format"
-CARRIED = ". No unit of this chip was measured: the value of the others"
 
 
 def entries(chip, wheel, report):
@@ -40,7 +39,7 @@ def entries(chip, wheel, report):
     linear = linear.where((linear["gemm_dtype"] == "fp8_block") & (linear["m"] <= 512) & (linear["n"] * linear["k"] <= 4_000_000)
                           & (linear["kernel_source"] == "CutlassFp8BlockScaledMMKernel"))
     bound = LINEAR.format(float(np.median(linear["latency_us"])) / 2) if len(linear) else ""
-    method, carried = ("calibrated", "") if chip in calibrated.CHIPS else ("transferred", CARRIED)
+    method, carried = calibrated.method(chip)
     yield stated(scope("full-graph", "graph.full", None), forms.per_unit.__name__, {
         "base": {"value": 40, "unit": "us", "interval": [20, 100]},
         "per_operation": {"value": 0.01, "unit": "us", "interval": [0.001, 0.2]},

@@ -52,10 +52,14 @@ impl HostTerms {
 /// What lies between client and engine, in nanoseconds of one front-end process.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FrontEndPrice {
-    /// For each request taken in: parsing, validation, hand-over (the entry's `per_operation`).
+    /// For each request taken in: parsing, validation, hand-over.
     pub per_request_ns: f64,
-    /// For each prompt token: tokenising; 0 where prompts arrive as tokens (`per_token`).
+    /// For each prompt token a request brings: parsing, checking and handing on, whatever tokenises it.
     pub per_prompt_token_ns: f64,
+    /// For each prompt token, on the tokenising thread; 0 where prompts arrive as tokens.
+    pub tokenise_token_ns: f64,
+    /// For each response begun, its end included (the entry's `per_operation`).
+    pub per_response_ns: f64,
     /// For each chunk sent to a client: serialising, writing (`per_request`).
     pub per_chunk_ns: f64,
     /// For each output token: detokenising; 0 where tokens are sent as tokens (`per_token`).
@@ -65,19 +69,22 @@ pub struct FrontEndPrice {
 }
 
 impl FrontEndPrice {
-    /// Prices a plan's front end. A token costs the same to make from text as to turn into text.
+    /// Prices a plan's front end.
     pub(crate) fn of(plan: &FrontEndPlan, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
-        let term = Term::find(coefficients, &Query::of(Subject::HostFrontend), &Inputs::NONE)?;
         let nothing = Inputs::NONE.with(Input::Requests, 0.0).with(Input::Tokens, 0.0).with(Input::Operations, 0.0);
-        let base = term.price(&nothing);
-        let per = |input| (term.price(&nothing.with(input, 1.0)) - base) * 1e3;
-        let per_token = per(Input::Tokens);
+        let find = |subject| Term::find(coefficients, &Query::of(subject), &Inputs::NONE);
+        let base = |term: &Term| term.price(&nothing) * 1e3;
+        let per = |term: &Term, input| term.price(&nothing.with(input, 1.0)) * 1e3 - base(term);
+        let (accept, tokenise) = (find(Subject::HostAccept)?, find(Subject::HostTokenise)?);
+        let output = find(Subject::HostFrontend)?;
         Ok(Self {
-            per_request_ns: per(Input::Operations),
-            per_prompt_token_ns: if plan.tokenises { per_token } else { 0.0 },
-            per_chunk_ns: per(Input::Requests),
-            per_output_token_ns: if plan.detokenises { per_token } else { 0.0 },
-            per_step_ns: base * 1e3,
+            per_request_ns: base(&accept),
+            per_prompt_token_ns: per(&accept, Input::Tokens),
+            tokenise_token_ns: if plan.tokenises { per(&tokenise, Input::Tokens) } else { 0.0 },
+            per_response_ns: per(&output, Input::Operations),
+            per_chunk_ns: per(&output, Input::Requests),
+            per_output_token_ns: if plan.detokenises { per(&output, Input::Tokens) } else { 0.0 },
+            per_step_ns: base(&output),
         })
     }
 }

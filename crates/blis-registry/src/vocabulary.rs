@@ -77,7 +77,11 @@ vocabulary!(
         HostPrepare = "host.prepare",
         /// Reading tokens back and updating requests.
         HostUpdate = "host.update",
-        /// Work between client and engine.
+        /// Taking a request in: parsing, validation, hand-over.
+        HostAccept = "host.accept",
+        /// Turning a prompt's text into tokens, beside the front end's other work.
+        HostTokenise = "host.tokenise",
+        /// Turning an engine's output into what clients read.
         HostFrontend = "host.frontend",
         /// Memory of the runtime's context.
         MemoryContext = "memory.context",
@@ -267,6 +271,8 @@ impl Subject {
             | Self::HostSchedule
             | Self::HostPrepare
             | Self::HostUpdate
+            | Self::HostAccept
+            | Self::HostTokenise
             | Self::HostFrontend => &[FormName::PerUnit],
             Self::MemoryContext | Self::MemoryCommunicator | Self::MemoryGraphs | Self::MemoryActivationOverhead => &[FormName::Stored],
         }
@@ -283,7 +289,9 @@ impl Subject {
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
             Self::Sampling => Family::Sampling,
             Self::GraphFull | Self::GraphPiecewise | Self::GraphEager | Self::GraphNode => Family::Launch,
-            Self::HostSchedule | Self::HostPrepare | Self::HostUpdate | Self::HostFrontend => Family::Host,
+            Self::HostSchedule | Self::HostPrepare | Self::HostUpdate | Self::HostAccept | Self::HostTokenise | Self::HostFrontend => {
+                Family::Host
+            }
             Self::MemoryContext | Self::MemoryCommunicator | Self::MemoryGraphs | Self::MemoryActivationOverhead => Family::Memory,
         }
     }

@@ -1,8 +1,13 @@
 //! The front end: what lies between client and engine in both directions.
 //!
-//! One serial server executes the engine's [`FrontEndPlan`]: tokenising a request before the engine sees it, and turning tokens into
-//! chunks on the way back. Its work is done in the order it arises, so both directions are first-in first-out and their times never
-//! go back. Time is kept in nanoseconds inside and leaves as whole microseconds.
+//! upstream: vllm `v1/engine/async_llm.py::AsyncLLM._run_output_handler`, `v1/engine/output_processor.py::RequestOutputCollector`, `renderers/base.py::BaseRenderer`
+//!
+//! Two servers in line execute the engine's [`FrontEndPlan`]. The event loop takes requests in and turns tokens into chunks, one
+//! piece of work after the other in the order they arise; the tokenising thread works beside it, on one prompt after the other.
+//! Both are first-in first-out, so their times never go back. A loop that falls behind its engine sends what several steps brought
+//! for one request in one chunk. Time is kept in nanoseconds inside and leaves as whole microseconds.
+//!
+//! Left out: what a client's own process does with a chunk.
 
 use blis_contracts::plan::FrontEndPlan;
 use blis_contracts::units::SimTime;
@@ -12,8 +17,12 @@ use blis_contracts::units::SimTime;
 pub struct FrontEndCosts {
     /// Accepting a request.
     pub per_request_ns: u64,
-    /// Tokenising, for each prompt token.
+    /// Taking in, checking and handing on, for each prompt token.
     pub per_prompt_token_ns: u64,
+    /// Tokenising, for each prompt token, on a thread of its own.
+    pub tokenise_token_ns: u64,
+    /// Beginning and ending one response.
+    pub per_response_ns: u64,
     /// Receiving one step's output, whatever it holds.
     pub per_step_ns: u64,
     /// Turning one request's tokens of a step into text.
@@ -22,12 +31,17 @@ pub struct FrontEndCosts {
     pub per_chunk_ns: u64,
 }
 
-/// The server.
+/// The servers.
 #[derive(Debug)]
 pub(crate) struct FrontEnd {
     costs: FrontEndCosts,
     stream_interval: u32,
     busy_until_ns: u64,
+    tokenising_until_ns: u64,
+    /// When the loop takes up, or took up, the step's output begun last that has chunks of its own.
+    taken_up_ns: u64,
+    /// Whether the step begun last was there before the one in hand is taken up.
+    overtaken: bool,
 }
 
 impl FrontEnd {
@@ -37,46 +51,62 @@ impl FrontEnd {
         let share = |cost: u64| cost / processes;
         let costs = FrontEndCosts {
             per_request_ns: share(costs.per_request_ns),
-            per_prompt_token_ns: if plan.tokenises { share(costs.per_prompt_token_ns) } else { 0 },
+            per_prompt_token_ns: share(costs.per_prompt_token_ns),
+            tokenise_token_ns: if plan.tokenises { share(costs.tokenise_token_ns) } else { 0 },
+            per_response_ns: share(costs.per_response_ns),
             per_step_ns: share(costs.per_step_ns),
             per_output_ns: if plan.detokenises { share(costs.per_output_ns) } else { 0 },
             per_chunk_ns: share(costs.per_chunk_ns),
         };
-        Self { costs, stream_interval: plan.stream_interval, busy_until_ns: 0 }
+        Self { costs, stream_interval: plan.stream_interval, busy_until_ns: 0, tokenising_until_ns: 0, taken_up_ns: 0, overtaken: false }
     }
 
     /// A request of `prompt_tokens` arrives at `now`; returns when the engine receives it.
     pub(crate) fn accept(&mut self, now: SimTime, prompt_tokens: u64) -> SimTime {
-        self.work_from(now, self.costs.per_request_ns + self.costs.per_prompt_token_ns * prompt_tokens)
+        self.work_from(now, self.costs.per_request_ns + self.costs.per_prompt_token_ns * prompt_tokens);
+        self.tokenising_until_ns = self.tokenising_until_ns.max(self.busy_until_ns) + self.costs.tokenise_token_ns * prompt_tokens;
+        whole(self.tokenising_until_ns)
+    }
+
+    /// A request is turned down or given up at `now`; returns when its client knows.
+    pub(crate) fn answer(&mut self, now: SimTime) -> SimTime {
+        self.work_from(now, self.costs.per_request_ns);
+        whole(self.busy_until_ns)
     }
 
     /// The output of a step arrives at `now`.
     pub(crate) fn begin_step(&mut self, now: SimTime) {
+        let now_ns = now.as_micros() * 1000;
+        self.overtaken = now_ns < self.taken_up_ns;
+        if !self.overtaken {
+            self.taken_up_ns = self.busy_until_ns.max(now_ns);
+        }
         self.work_from(now, self.costs.per_step_ns);
     }
 
     /// One request's tokens of the step begun last are processed. `sent` of its `tokens` tokens had left in chunks before; returns
-    /// when the client sees a chunk, or `None` where its tokens wait for more.
+    /// when the client sees a chunk, or `None` where its tokens wait for more or leave with a chunk that waits already.
     ///
     /// The first token always leaves at once, the last ones with the request's end.
     #[inline]
     pub(crate) fn process(&mut self, tokens: u64, sent: u64, ended: bool) -> Option<SimTime> {
         self.busy_until_ns += self.costs.per_output_ns;
-        let leaves = ended || sent == 0 || tokens - sent >= u64::from(self.stream_interval);
+        let begins = sent == 0;
+        let joins = self.overtaken && !begins;
+        let leaves = ended || begins || (!joins && tokens - sent >= u64::from(self.stream_interval));
         leaves.then(|| {
-            self.busy_until_ns += self.costs.per_chunk_ns;
-            self.free_at()
+            self.busy_until_ns += if joins { 0 } else { self.costs.per_chunk_ns } + if begins { self.costs.per_response_ns } else { 0 };
+            whole(self.busy_until_ns)
         })
     }
 
-    fn work_from(&mut self, now: SimTime, work_ns: u64) -> SimTime {
+    fn work_from(&mut self, now: SimTime, work_ns: u64) {
         self.busy_until_ns = self.busy_until_ns.max(now.as_micros() * 1000) + work_ns;
-        self.free_at()
     }
+}
 
-    fn free_at(&self) -> SimTime {
-        SimTime::from_micros((self.busy_until_ns + 500) / 1000)
-    }
+fn whole(ns: u64) -> SimTime {
+    SimTime::from_micros((ns + 500) / 1000)
 }
 
 #[cfg(test)]
@@ -89,10 +119,20 @@ mod tests {
 
     #[test]
     fn requests_that_arrive_together_are_tokenised_one_after_the_other() {
-        let mut front_end = front_end(1, FrontEndCosts { per_request_ns: 10_000, per_prompt_token_ns: 100, ..FrontEndCosts::default() });
+        let costs = FrontEndCosts { per_request_ns: 10_000, tokenise_token_ns: 100, ..FrontEndCosts::default() };
+        let mut front_end = front_end(1, costs);
         let delivered: Vec<u64> = (0..3).map(|_| front_end.accept(SimTime::ZERO, 200).as_micros()).collect();
-        assert_eq!(delivered, [30, 60, 90]);
+        assert_eq!(delivered, [30, 50, 70]);
         assert_eq!(front_end.accept(SimTime::from_micros(1_000), 0).as_micros(), 1_010);
+    }
+
+    #[test]
+    fn tokens_of_other_requests_leave_while_a_long_prompt_is_tokenised() {
+        let costs = FrontEndCosts { tokenise_token_ns: 5_000, per_chunk_ns: 1_000, ..FrontEndCosts::default() };
+        let mut front_end = front_end(1, costs);
+        assert_eq!(front_end.accept(SimTime::ZERO, 8_000).as_micros(), 40_000);
+        front_end.begin_step(SimTime::from_micros(100));
+        assert_eq!(front_end.process(7, 6, false).map(SimTime::as_micros), Some(101));
     }
 
     #[test]
@@ -112,10 +152,33 @@ mod tests {
 
     #[test]
     fn each_output_of_a_step_leaves_after_the_one_before_it() {
-        let mut front_end =
-            front_end(1, FrontEndCosts { per_step_ns: 5_000, per_output_ns: 1_000, per_chunk_ns: 2_000, ..FrontEndCosts::default() });
+        let costs = FrontEndCosts { per_step_ns: 5_000, per_output_ns: 1_000, per_chunk_ns: 2_000, ..FrontEndCosts::default() };
+        let mut front_end = front_end(1, costs);
         front_end.begin_step(SimTime::from_micros(100));
         let times: Vec<u64> = (0..3).filter_map(|_| front_end.process(7, 6, false)).map(SimTime::as_micros).collect();
         assert_eq!(times, [108, 111, 114]);
+    }
+
+    #[test]
+    fn a_loop_that_falls_behind_sends_the_tokens_of_several_steps_in_one_chunk() {
+        let mut front_end = front_end(1, FrontEndCosts { per_output_ns: 1_000, per_chunk_ns: 29_000, ..FrontEndCosts::default() });
+        let mut sent = 1;
+        let mut chunks = Vec::new();
+        for tokens in 2..=9 {
+            front_end.begin_step(SimTime::from_micros(tokens * 10));
+            if let Some(at) = front_end.process(tokens, sent, tokens == 9) {
+                chunks.push((at.as_micros(), tokens - sent));
+                sent = tokens;
+            }
+        }
+        assert_eq!(chunks, [(50, 1), (80, 1), (111, 2), (144, 4)]);
+    }
+
+    #[test]
+    fn beginning_a_response_takes_the_loop_as_well() {
+        let mut front_end = front_end(1, FrontEndCosts { per_response_ns: 4_000, per_chunk_ns: 1_000, ..FrontEndCosts::default() });
+        front_end.begin_step(SimTime::from_micros(10));
+        assert_eq!(front_end.process(1, 0, false).map(SimTime::as_micros), Some(15));
+        assert_eq!(front_end.process(2, 1, false).map(SimTime::as_micros), Some(16));
     }
 }

@@ -120,6 +120,8 @@ fn costs(price: &FrontEndPrice) -> FrontEndCosts {
     FrontEndCosts {
         per_request_ns: whole(price.per_request_ns),
         per_prompt_token_ns: whole(price.per_prompt_token_ns),
+        tokenise_token_ns: whole(price.tokenise_token_ns),
+        per_response_ns: whole(price.per_response_ns),
         per_step_ns: whole(price.per_step_ns),
         per_output_ns: whole(price.per_output_token_ns),
         per_chunk_ns: whole(price.per_chunk_ns),

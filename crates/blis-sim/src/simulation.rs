@@ -389,7 +389,7 @@ impl<'a> Simulation<'a> {
             }
         }
         for (slot, reason) in &effects.refused {
-            let (at, live) = (self.front_end.accept(now, 0), self.live.get_mut(*slot));
+            let (at, live) = (self.front_end.answer(now), self.live.get_mut(*slot));
             live.engine_is_done();
             if live.standing == Standing::Ended && !live.comes_too_late(at) {
                 live.refusal = Some(reason.clone());

@@ -15,13 +15,19 @@ fn requests() -> impl Strategy<Value = Vec<(u64, u32, u32)>> {
 }
 
 fn costs() -> impl Strategy<Value = FrontEndCosts> {
-    (0u64..20_000, 0u64..100, 0u64..5_000, 0u64..3_000, 0u64..3_000).prop_map(
-        |(per_request_ns, per_prompt_token_ns, per_step_ns, per_output_ns, per_chunk_ns)| FrontEndCosts {
-            per_request_ns,
-            per_prompt_token_ns,
-            per_step_ns,
-            per_output_ns,
-            per_chunk_ns,
+    let accepting = (0u64..20_000, 0u64..100, 0u64..100);
+    let answering = (0u64..20_000, 0u64..5_000, 0u64..3_000, 0u64..100_000);
+    (accepting, answering).prop_map(
+        |((per_request_ns, per_prompt_token_ns, tokenise_token_ns), (per_response_ns, per_step_ns, per_output_ns, per_chunk_ns))| {
+            FrontEndCosts {
+                per_request_ns,
+                per_prompt_token_ns,
+                tokenise_token_ns,
+                per_response_ns,
+                per_step_ns,
+                per_output_ns,
+                per_chunk_ns,
+            }
         },
     )
 }

@@ -1,6 +1,6 @@
 //! Buffers the engine allocates before it sizes the KV cache and keeps for its life: what its memory profile finds.
 //!
-//! upstream: vllm `model_executor/layers/rotary_embedding/base.py::RotaryEmbeddingBase`
+//! upstream: vllm `model_executor/layers/rotary_embedding/base.py::RotaryEmbeddingBase`, `v1/worker/gpu/sample/penalties.py::PenaltiesState`
 //!
 //! Left out: what is allocated after sizing (block tables, the workspaces of attention backends), which upstream pays from the share
 //! of memory it leaves free; buffers of a few kilobytes; what a library allocates on its own (coefficients of the cost model).
@@ -14,7 +14,8 @@ use super::site::{Site, attention_of};
 
 pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
     let communicators = collective::buffer_bytes(site);
-    std::iter::once(("rotary table", rotary_table(site)))
+    [("rotary table", rotary_table(site)), ("token counts of penalties", penalty_counts(site))]
+        .into_iter()
         .chain(communicators)
         .chain(norm_workspace(site).map(|bytes| ("query and key norm workspace", bytes)))
         .map(|(name, bytes)| Buffer { name: name.to_owned(), bytes: BytesPerRank::new(bytes) })
@@ -34,4 +35,10 @@ fn rotary_table(site: &Site<'_>) -> u64 {
     let rotated = site.model.layers().map(|block| attention_of(block).rotated()).max().unwrap_or(0);
     let element = if site.is_gpt_oss() { 4 } else { site.element_bytes() };
     site.model.max_position_embeddings * u64::from(rotated) * element
+}
+
+/// How often each request has produced each token, in 32 bits, and which tokens its prompt holds, in one: for as many requests as may run.
+fn penalty_counts(site: &Site<'_>) -> u64 {
+    let vocabulary = site.model.vocab_size;
+    site.resolved.scheduler.max_num_seqs * 4 * (vocabulary + vocabulary.div_ceil(32))
 }

@@ -45,6 +45,11 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
     let sizes: Vec<u32> = compilation.cudagraph_capture_sizes.iter().map(|&size| count(size)).collect();
     let (decode, mixed) = (compilation.cudagraph_mode.decode(), compilation.cudagraph_mode.mixed());
     let with = |mode: CudagraphMode| if decode == mode || mixed == mode { sizes.clone() } else { Vec::new() };
+    let mut full = with(CudagraphMode::Full);
+    // Where prompts have graphs of their own, a graph of the whole pass serves decodes alone: one token of each request.
+    if decode != mixed {
+        full.retain(|&size| u64::from(size) <= site.resolved.scheduler.max_num_seqs);
+    }
     // A pass is cut at every attention call.
     let stack = site.model.layer_count();
     let pieces = if site.compiled() && compilation.splits_at_attention { stack + 1 } else { 1 };
@@ -52,7 +57,7 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
     // Prompts and decodes of a layer are one call each, and an eager pass rarely has both.
     let attention_calls = layers.iter().filter(|layer| layer.rows == RowSet::Requests).count();
     GraphPolicy {
-        full: with(CudagraphMode::Full),
+        full,
         piecewise: with(CudagraphMode::Piecewise),
         pieces: count(pieces as u64),
         eager_launches: count((layers.iter().filter(launched).count() - attention_calls / 2) as u64),
