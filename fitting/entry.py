@@ -26,7 +26,8 @@ class Report:
 
     def text(self, page, order):
         """The report as a page: every entry's error on rows it was not fitted to, and by part of them. Of the families and chips
-        that this run did not fit (`order` lists all of both), the lines of the page as it was stay."""
+        that this run did not fit (`order` lists all of both), the lines of the page as it was stay, and so does the section of `chips.py`."""
+        page, mark, rest = page.partition("\n# Chips left out\n")
         lines = {place: [] for place in order}
         for family, chip, kernel, part, rows, median, p90, bias in self.rows:
             lines[family, chip].append(f"| {family} | {chip} | {kernel} | {part} | {rows} | {median:.1%} | {p90:.1%} | {bias:+.1%} |")
@@ -42,7 +43,7 @@ class Report:
             "Written by the fitting command.", "",
             "| family | chip | entry | part | rows | median | p90 | bias |", "|---|---|---|---|---:|---:|---:|---:|",
         ]
-        return "\n".join(head + [line for place in order for line in lines[place]]) + "\n"
+        return "\n".join(head + [line for place in order for line in lines[place]]) + "\n" + mark + rest
 
 
 def span(values):

@@ -31,3 +31,4 @@ pub mod provenance;
 pub mod record;
 pub mod result;
 pub mod series;
+pub mod validity;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::fate::Fate;
 use crate::provenance::{Method, ResolvedSetting};
 use crate::series::{Series, StepKind, StepMix};
+use crate::validity::Validity;
 
 /// The Result of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +45,8 @@ pub struct RunResult {
     pub binds: Binds,
     /// Where the prices came from.
     pub prices: PriceProvenance,
+    /// Whether runs like this one were compared with measurements, and how far those lay from simulation.
+    pub validity: Validity,
     /// What a reader should know before trusting a figure.
     pub warnings: Vec<String>,
 }

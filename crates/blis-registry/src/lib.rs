@@ -4,12 +4,14 @@
 //! which entry prices a call: measured before calibrated before transferred before literature before `vendor_spec` before roofline
 //! before assumed. Facts (peaks, bandwidths, sizes) are the catalog's; formulas are the cost model's.
 //!
-//! Reading order: [`vocabulary`], [`entry`], [`form`], [`lookup`], [`registry`], [`validate`].
+//! Reading order: [`vocabulary`], [`entry`], [`form`], [`errors`], [`lookup`], [`registry`], [`validate`].
 
 pub mod vocabulary;
 
 pub mod entry;
 pub mod form;
+
+pub mod errors;
 
 pub mod lookup;
 pub mod registry;

@@ -1,4 +1,5 @@
-//! Which files of a registry are data: one directory for each chip, one file for each family. The build script includes this file.
+//! Which files of a registry are data: one directory for each chip, one file for each family, and the table of errors. The build script
+//! includes this file.
 
 use crate::data::{Patterns, Role};
 
@@ -8,6 +9,9 @@ pub(crate) const PATTERNS: Patterns = Patterns { classify, described: "CHIP/FAMI
 fn classify(path: &str, is_directory: bool) -> Option<Role> {
     // Case counts: `GEMM.YAML` is not data.
     let extension = path.rsplit_once('.').map(|(_, extension)| extension);
+    if path == "errors.yaml" && !is_directory {
+        return Some(Role::Data);
+    }
     match (path.split('/').count(), is_directory, extension) {
         (1, true, _) => Some(Role::Directory),
         (2, false, Some("yaml")) => Some(Role::Data),

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use blis_contracts::data::{DataFile, Refused, combined_hash, content_hash, read_tree};
 use blis_contracts::strict::{Document, DocumentErrors, LineEndings, Problem, nearest};
@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::embedded;
 use crate::entry::{CoefficientSet, Entry};
+use crate::errors::{self, ErrorTable};
 use crate::lookup::{ChipCoefficients, SetError};
 use crate::patterns::PATTERNS;
 use crate::validate;
@@ -61,6 +62,7 @@ pub struct Registry {
     source: String,
     base: BTreeMap<Cow<'static, str>, Cow<'static, str>>,
     overlays: Vec<Vec<CoefficientSet>>,
+    errors: OnceLock<Option<Arc<ErrorTable>>>,
     content_hash: String,
     overlay_hashes: Vec<String>,
     read: Mutex<BTreeSet<String>>,
@@ -74,6 +76,7 @@ impl Registry {
             source: "embedded".to_owned(),
             base,
             overlays: Vec::new(),
+            errors: OnceLock::new(),
             content_hash: embedded::CONTENT_HASH.to_owned(),
             overlay_hashes: Vec::new(),
             read: Mutex::default(),
@@ -98,11 +101,16 @@ impl Registry {
             let files = read_tree(overlay, PATTERNS)?;
             self.overlay_hashes.push(hash_of(&files));
             let name = overlay.display().to_string();
-            self.overlays.push(files.iter().map(|(path, text)| parse(&name, path, text)).collect::<Result<_, _>>()?);
+            let sets = files.iter().filter(|(path, _)| path != errors::FILE).map(|(path, text)| parse(&name, path, text));
+            self.overlays.push(sets.collect::<Result<_, _>>()?);
+            if let Some((path, text)) = files.iter().find(|(path, _)| path == errors::FILE) {
+                self.base.insert(Cow::Owned(path.clone()), Cow::Owned(text.clone()));
+            }
         }
         for chip in self.chips() {
             self.assemble(&chip)?;
         }
+        self.read_errors()?;
         Ok(self)
     }
 
@@ -128,6 +136,24 @@ impl Registry {
         let mut read = self.read.lock().expect("no holder of the lock panics");
         read.extend(self.files_of(name).map(|(path, _)| path.to_owned()));
         Ok(coefficients)
+    }
+
+    /// How far measurements lay from simulation; none where the registry does not say.
+    pub fn errors(&self) -> Option<Arc<ErrorTable>> {
+        let table = || self.read_errors().expect("an embedded table is valid, as tests show, and any other was read when it was opened");
+        let table = self.errors.get_or_init(table);
+        if table.is_some() {
+            self.read.lock().expect("no holder of the lock panics").insert(errors::FILE.to_owned());
+        }
+        table.clone()
+    }
+
+    fn read_errors(&self) -> Result<Option<Arc<ErrorTable>>, RegistryError> {
+        let Some(text) = self.base.get(errors::FILE) else { return Ok(None) };
+        let document = document(&self.source, errors::FILE, text)?;
+        let table: ErrorTable = document.decode().map_err(DocumentErrors::from)?;
+        let problems = table.problems();
+        if problems.is_empty() { Ok(Some(Arc::new(table))) } else { Err(document.locate_all(problems).into()) }
     }
 
     fn assemble(&self, chip: &str) -> Result<ChipCoefficients, RegistryError> {
@@ -178,10 +204,14 @@ impl Registry {
     }
 }
 
+fn document(source: &str, path: &str, text: &str) -> Result<Document, RegistryError> {
+    let root = if source == "embedded" { "registry" } else { source };
+    Ok(Document::parse(format!("{root}/{path}"), text.as_bytes(), LineEndings::Lf).map_err(DocumentErrors::from)?)
+}
+
 /// Parses and validates one file.
 pub(crate) fn parse(source: &str, path: &str, text: &str) -> Result<CoefficientSet, RegistryError> {
-    let root = if source == "embedded" { "registry" } else { source };
-    let document = Document::parse(format!("{root}/{path}"), text.as_bytes(), LineEndings::Lf).map_err(DocumentErrors::from)?;
+    let document = document(source, path, text)?;
     let set: CoefficientSet = document.decode().map_err(DocumentErrors::from)?;
     let mut problems: Vec<Problem> = validate::check(&set);
     let stated = format!("{}/{}.yaml", set.chip, set.family);

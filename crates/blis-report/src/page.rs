@@ -9,8 +9,10 @@ use std::fmt::{Display, Write as _};
 use blis_contracts::metric::Metric;
 use blis_contracts::provenance::SettingSource;
 use blis_contracts::result::{DataOrigin, Figure, RunResult, Statistic};
+use blis_contracts::validity::ErrorInterval;
 
 use crate::quantity::{Scale, bytes, count, counted, share};
+use crate::result::expected;
 
 const STYLE: &str = include_str!("page/style.css");
 /// What stands where a run gives no value.
@@ -38,6 +40,7 @@ pub fn page(result: &RunResult, timeline: Option<&str>) -> String {
         section("KV cache", &kv(result)),
         section("What the time goes to", &bars(result.prices.by_primitive.iter().map(|(name, share)| (name.as_str(), *share)))),
         section("What the prices rest on", &prices(result)),
+        section("How far to trust it", &validity(result)),
         section("Settings with their sources", &settings(result)),
         section("What went in", &inputs(result)),
         section("What the figures mean", &definitions(result)),
@@ -247,6 +250,28 @@ fn prices(result: &RunResult) -> String {
     let drawn = bars(result.prices.by_method.iter().map(|(method, share)| (method.as_str(), *share)));
     let least = result.prices.least_trusted.map(|method| ("least trusted method", method.as_str().replace('_', " ")));
     drawn + &facts([("outside the fitted range", share(result.prices.extrapolated))].into_iter().chain(least))
+}
+
+fn validity(result: &RunResult) -> String {
+    let validity = &result.validity;
+    let verdict =
+        if validity.inside { "within what was compared with measurements" } else { "outside what was compared with measurements" };
+    let outside = validity.outside.iter().map(|reason| ("because", reason.clone()));
+    let interval = |(name, interval): (&'static str, &Option<ErrorInterval>)| {
+        let told = interval.as_ref().map(|interval| {
+            let points = format!("{} of {}", counted(interval.points.into(), "point"), counted(interval.deployments.into(), "deployment"));
+            let covered = share(interval.covered);
+            format!(
+                "{} of the simulated mean, for {} of deployments; over {} ({points}; covered {covered} of those left out)",
+                expected(interval),
+                share(interval.level),
+                interval.over
+            )
+        });
+        (name, told.unwrap_or_else(|| UNKNOWN.to_owned()))
+    };
+    let intervals = [("measured mean ttft", &validity.ttft), ("measured mean tpot", &validity.tpot)].map(interval);
+    facts([("verdict", verdict.to_owned())].into_iter().chain(outside).chain(intervals))
 }
 
 fn settings(result: &RunResult) -> String {

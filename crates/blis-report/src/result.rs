@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 
 use blis_contracts::metric::Metric;
 use blis_contracts::result::{Binds, DataOrigin, Figure, KvFigures, PriceProvenance, RunResult, Statistic};
+use blis_contracts::validity::{ErrorInterval, Validity};
 
 use crate::grid::Grid;
 use crate::quantity::{Scale, bytes, count, counted, share, short_hash};
@@ -147,6 +148,7 @@ fn facts(result: &RunResult) -> String {
         fact("", pool_memory(figures));
     }
     price_facts(&result.prices, &mut fact);
+    validity_facts(&result.validity, &mut fact);
     let frame = &result.frame;
     let window = frame.window_end_s - frame.window_start_s;
     fact("window", format!("{window:.3} s of simulated time, from {:.3} s; stop after {}", frame.window_start_s, frame.stop));
@@ -221,6 +223,32 @@ fn price_facts(prices: &PriceProvenance, fact: &mut impl FnMut(&str, String)) {
     if prices.extrapolated > 0.0 {
         fact("extrapolated", format!("{} of priced time is outside the range its coefficients were fitted in", share(prices.extrapolated)));
     }
+}
+
+/// Whether deployments like this one were measured, and where the measured means lay.
+fn validity_facts(validity: &Validity, fact: &mut impl FnMut(&str, String)) {
+    let verdict =
+        if validity.inside { "within what was compared with measurements".to_owned() } else { list(validity.outside.iter().cloned()) };
+    fact(if validity.inside { "validity" } else { "not validated" }, verdict);
+    let interval =
+        |name: &str, interval: &Option<ErrorInterval>| interval.as_ref().map(|interval| format!("{name} {}", expected(interval)));
+    let known = list([interval("ttft", &validity.ttft), interval("tpot", &validity.tpot)].into_iter().flatten());
+    if let Some(interval) = validity.tpot.as_ref().or(validity.ttft.as_ref()) {
+        let points = counted(interval.points.into(), "point");
+        fact(
+            "expected",
+            format!(
+                "measured means: {known} of the simulated, for {} of deployments (from {points} of {})",
+                share(interval.level),
+                interval.over
+            ),
+        );
+    }
+}
+
+/// An interval as percentages of the simulated mean.
+pub(crate) fn expected(interval: &ErrorInterval) -> String {
+    format!("{:.0} to {:.0}%", interval.low * 1e2, interval.high * 1e2)
 }
 
 /// The definitions of the metrics that the figures use.

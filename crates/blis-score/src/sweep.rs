@@ -177,12 +177,6 @@ impl Parallel {
     }
 }
 
-/// The family of a model: the words of its name before the first that holds a digit, or that word's letters where it is the first.
-pub(crate) fn family(model: &str) -> String {
-    let words: Vec<&str> = model.split('-').take_while(|word| !word.contains(|c: char| c.is_ascii_digit())).collect();
-    if words.is_empty() { model.chars().take_while(|c| c.is_alphabetic()).collect() } else { words.join("-") }
-}
-
 /// Every sweep of a file. A sweep stated twice, a point stated twice and a name that does not say its model are refused.
 pub fn read_sweeps(input: &Input) -> Result<Vec<Sweep>, InputError> {
     let mut seen = BTreeSet::new();

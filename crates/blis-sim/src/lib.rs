@@ -20,6 +20,7 @@ mod series;
 mod simulation;
 mod support;
 mod tally;
+mod validity;
 mod world;
 
 pub use figures::{Resources, figures};

@@ -15,6 +15,7 @@ use indexmap::IndexMap;
 use crate::figures::{Resources, figures};
 use crate::run::Origin;
 use crate::simulation::Outcome;
+use crate::validity::{Case, validity};
 use crate::world::World;
 
 /// Share of priced time outside its coefficients' fitted range from which a Result warns.
@@ -42,6 +43,7 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
     let resources = Resources { accelerators: plan.layout.ranks(), usable_blocks, usd_per_gpu_hour };
     let tally = &outcome.tally;
     let (steps, binds) = (outcome.recorder.mix(), binds(&outcome.engine.waits));
+    let validity = validity(&case(scenario, &plan, &outcome), world.registry.errors().as_deref());
     RunResult {
         kind: ResultKind::Result,
         name: scenario.name.clone(),
@@ -69,7 +71,23 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
         series: IndexMap::from([(pool, outcome.recorder.series(outcome.end, usable_blocks))]),
         binds,
         prices,
+        validity,
         warnings,
+    }
+}
+
+/// What the run was, as far as comparing it with measured ones goes.
+fn case<'a>(scenario: &Scenario, plan: &'a PoolPlan, outcome: &Outcome) -> Case<'a> {
+    let tally = &outcome.tally;
+    let sent = tally.total() - tally.fates.get(&Fate::NotStarted).copied().unwrap_or(0);
+    Case {
+        model: &plan.model,
+        chip: &plan.hardware,
+        layout: plan.layout,
+        replicas: scenario.pools[0].replicas,
+        requests: outcome.concurrency,
+        prompt_tokens: ratio(tally.prompt_tokens, sent),
+        output_tokens: ratio(tally.output_tokens, sent),
     }
 }
 

@@ -24,6 +24,8 @@ fn every_file_is_valid_and_every_chip_has_every_family() {
         let subjects: Vec<Subject> = coefficients.entries().iter().map(|entry| entry.primitive).collect();
         assert!(Subject::ALL.iter().all(|subject| subjects.contains(subject)), "{chip}: {subjects:?}");
     }
+    let errors = registry.errors().expect("the shipped registry has a table of errors");
+    assert!(errors.rows.len() > 10 && errors.coverage.len() == 6);
     assert!(registry.files_not_read().is_empty());
 }
 

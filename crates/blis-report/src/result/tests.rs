@@ -4,6 +4,7 @@ use blis_contracts::fate::Fate;
 use blis_contracts::provenance::Method;
 use blis_contracts::result::{FrameRecord, Inputs, Limit, ResultKind, TokenTotals, Versions};
 use blis_contracts::series::{Series, StepKind, StepMix};
+use blis_contracts::validity::{ErrorInterval, Validity};
 
 use super::*;
 
@@ -65,6 +66,14 @@ fn series() -> Series {
     }
 }
 
+fn validity() -> Validity {
+    let interval = |low, high| {
+        let over = "llama on h100, 9 to 32 requests in flight".to_owned();
+        Some(ErrorInterval { low, high, level: 0.8, covered: 0.79, over, points: 22, deployments: 11 })
+    };
+    Validity { inside: false, outside: vec!["500.0 prompt tokens on average".to_owned()], tpot: interval(0.95, 1.05), ttft: None }
+}
+
 fn example(unfinished: u64) -> RunResult {
     RunResult {
         kind: ResultKind::Result,
@@ -98,6 +107,7 @@ fn example(unfinished: u64) -> RunResult {
         series: [("serve".to_owned(), series())].into_iter().collect(),
         binds: Binds { limit: Limit::KvBlocks, shares: [(Limit::Step, 0.25), (Limit::KvBlocks, 0.75)].into_iter().collect() },
         prices: prices(),
+        validity: validity(),
         warnings: vec!["the window is short: its 99th percentile rests on twenty requests, so read it as an order of magnitude".to_owned()],
     }
 }

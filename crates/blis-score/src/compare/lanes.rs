@@ -7,7 +7,8 @@ use super::figures::{Judge, figures};
 use super::measured::{Predictions, SweepKey};
 use super::points::{Answers, Compared, compared, shared};
 use crate::summary::{Arm, ArmLane, Band, Dimension, Lane, Latency, Rules, Tier};
-use crate::sweep::{Sweep, family};
+use crate::sweep::Sweep;
+use blis_registry::errors::family;
 
 /// Every dimension, in the order in which a summary lists them.
 const DIMENSIONS: [Dimension; 10] = [

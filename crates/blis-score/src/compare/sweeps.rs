@@ -8,7 +8,8 @@ use super::measured::{ByConcurrency, PeerAnswers, PeerTimes, SweepKey};
 use super::points::{Answer, Answers, Compared};
 use crate::prediction::Prediction;
 use crate::summary::{Deployment, Latency, MeasuredPoint, PeerPoint, PointSummary, Rules, Simulated, SweepSummary};
-use crate::sweep::{Sweep, family};
+use crate::sweep::Sweep;
+use blis_registry::errors::family;
 
 /// Every sweep that is known of, by name.
 pub(crate) fn sweeps(facts: &Facts<'_>, truth: &Answers, compared: &[Compared], peers: &PeerAnswers, rules: &Rules) -> Vec<SweepSummary> {

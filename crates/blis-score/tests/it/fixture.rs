@@ -86,7 +86,7 @@ fn answered(unit: &Value, concurrency: u32, factor: f64) -> Value {
         "p50_ttft_us": ttft, "p90_ttft_us": ttft, "p99_ttft_us": ttft, "p50_tpot_us": tpot, "p90_tpot_us": tpot, "p99_tpot_us": tpot,
         "output_tok_s": 100.0, "kv_tokens": 1500, "preemptions": 0, "grade": if concurrency == 2 { "G2" } else { "G4" }, "grade_reasons": reasons,
         "refused": null, "price_ranks": {"measured": 0.75, "roofline": 0.25},
-        "price_primitives": {"gemm": 0.7, "attention_decode": 0.3}, "extrapolated": 0.125, "seconds": 10.0,
+        "price_primitives": {"gemm": 0.7, "attention.decode": 0.3}, "extrapolated": 0.125, "seconds": 10.0,
         "frame": {"start": "empty", "warm_up": 0, "stop": "10 requests", "window_start_s": 0.0, "window_end_s": 10.0, "concurrency": 1.5},
     })
 }

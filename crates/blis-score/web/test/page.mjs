@@ -74,12 +74,19 @@ async function browse(base) {
   await quiet();
 }
 
+// What stands at a path; a name on the way may hold dots itself.
+function at(value, path) {
+  if (path === "") return value;
+  const key = Object.keys(value ?? {}).find((key) => path === key || path.startsWith(`${key}.`));
+  return key === undefined ? undefined : at(value[key], path.slice(key.length + 1));
+}
+
 // Every number that says where it comes from is the one that stands there.
 async function numbers(run, by = summary.lanes[0].dimension) {
   const shown = await run("return [...document.querySelectorAll('[data-path]')].map((e) => [e.dataset.path, e.tagName === 'DATA' ? e.value : null, e.textContent])");
   assert.ok(shown.length > 100, `only ${shown.length} numbers on the page`);
   for (const [path, value, text] of shown) {
-    const stated = path.split(".").reduce((value, key) => value?.[key], summary) ?? null;
+    const stated = at(summary, path) ?? null;
     assert.equal(value === null ? null : Number(value), stated, path);
     if (value !== null && /^[+−]?\d+\.\d %$/.test(text) && !/price_(ranks|primitives)/.test(path)) {
       const read = Number(text.replace("−", "-").replace(" %", ""));

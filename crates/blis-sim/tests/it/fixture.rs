@@ -9,10 +9,12 @@ use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, PoolPlan
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{Request, RequestSlot, Segment, TokenSource};
-use blis_contracts::scenario::DEFAULT_CLASS;
+use blis_contracts::result::RunResult;
+use blis_contracts::scenario::{DEFAULT_CLASS, Scenario};
 use blis_contracts::step::{StepEstimate, StepShape};
+use blis_contracts::strict::{Document, LineEndings};
 use blis_contracts::units::{Blocks, SimDuration, SimTime};
-use blis_sim::{Frame, FrontEndCosts, Observer, Outcome, Progress, Resources, Simulation, SimulationError};
+use blis_sim::{Frame, FrontEndCosts, Observer, Outcome, Prepared, Progress, Resources, Simulation, SimulationError, World};
 use blis_workload::source::{Draft, Origin, Source, request_id};
 
 /// Runs every waiting request at once; each step gives each one token.
@@ -255,4 +257,18 @@ fn plan(stream_interval: u32) -> PoolPlan {
         profiling: StepShape::default(),
         in_flight: 1,
     }
+}
+
+/// The Result of a scenario by its text, on the released data.
+pub(crate) fn run_text(text: &str) -> RunResult {
+    let document = Document::parse("scenario.yaml", text.as_bytes(), LineEndings::LfOrCrLf).expect("a document");
+    let scenario = Scenario::load(&document).expect("a valid scenario");
+    let origin = blis_sim::Origin { scenario_sha256: String::new(), edits: Vec::new(), trace_sha256: None };
+    blis_sim::run(&scenario, &origin, &World::released(), &mut Collector::default()).expect("the scenario runs").result
+}
+
+/// A scenario by its text, ready to start on the released data.
+pub(crate) fn prepare_text(text: &str) -> Prepared {
+    let document = Document::parse("scenario.yaml", text.as_bytes(), LineEndings::LfOrCrLf).expect("a document");
+    blis_sim::prepare(&Scenario::load(&document).expect("a valid scenario"), &World::released()).expect("the engine starts")
 }

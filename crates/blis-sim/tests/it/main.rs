@@ -2,8 +2,10 @@
 
 mod fixture;
 mod laws;
+mod measured_cases;
 #[cfg(test)]
 mod patience;
+mod pricing_laws;
 #[cfg(test)]
 mod replays;
 mod runs;

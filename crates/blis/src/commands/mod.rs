@@ -11,6 +11,7 @@ mod explain;
 mod fields;
 mod ledger;
 mod metrics;
+mod registry;
 mod replay;
 mod report;
 mod run;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Onboard(support::OnboardArgs),
     /// Show the published facts that runs use, or derive a model's graph
     Catalog(catalog::Args),
+    /// Show the coefficients that prices rest on: one entry, two registries side by side, or why an operation gets its entry
+    Registry(registry::Args),
     /// List an engine's settings and what the port does with each
     Fields(fields::Args),
     /// List what an engine registers under a name, and what the port does with each item
@@ -87,6 +90,7 @@ impl Command {
             Self::Support(args) => support::run(&args),
             Self::Onboard(args) => support::onboard(&args),
             Self::Catalog(args) => catalog::run(&args),
+            Self::Registry(args) => registry::run(&args),
             Self::Fields(args) => fields::run(&args),
             Self::Coverage(args) => coverage::run(&args),
             Self::Score(args) => score::run(&args),

@@ -133,3 +133,39 @@ fn each_shell_gets_a_completion_script() {
         assert!(stdout("completions", &["completions", shell]).contains("blis"), "{shell}");
     }
 }
+
+#[test]
+fn an_entry_of_the_registry_is_shown_with_its_provenance_and_users() {
+    assert!(stdout("registry_chips", &["registry", "show"]).contains("h200"));
+    assert!(stdout("registry_chip", &["registry", "show", "h200"]).contains("bf16-cublas-linear"));
+    let entry = stdout("registry_entry", &["registry", "show", "h200/bf16-cublas-linear"]);
+    for part in ["gemm, cublas/linear, bf16", "transferred", "95% interval", "gemm_perf", "held out", "used by", "qwen3-8b"] {
+        assert!(entry.contains(part), "{part}: {entry}");
+    }
+    assert!(refusal("registry_unknown", &["registry", "show", "h200/bf16-cublas-linea"]).contains("did you mean `bf16-cublas-linear`?"));
+}
+
+#[test]
+fn the_registry_tells_why_an_operation_gets_its_entry() {
+    let why = |arguments: &[&str]| stdout("registry_why", &[&["registry", "why", "h200/gemm"], arguments].concat());
+    let chosen = |text: &str| text.lines().find(|line| line.contains("prices the call")).unwrap_or_else(|| panic!("{text}")).to_owned();
+    let measured = why(&["--kernel", "cublas/linear", "--format", "bf16"]);
+    assert!(chosen(&measured).starts_with("bf16-cublas-linear ") && measured.contains("less trusted"), "{measured}");
+    assert!(chosen(&why(&["--kernel", "somebody/else", "--format", "fp8"])).starts_with("any-fp8 "));
+    assert!(refusal("registry_why_kernel", &["registry", "why", "h200/gemm", "--kernel", "cublas"]).contains("write LIBRARY/VARIANT"));
+    assert!(refusal("registry_why_subject", &["registry", "why", "h200/gem"]).contains("did you mean `gemm`?"));
+}
+
+#[test]
+fn two_registries_differ_in_what_was_changed_and_nothing_else() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../registry");
+    let same = stdout("registry_same", &["registry", "diff", "embedded", root]);
+    assert_eq!(same, "The two registries hold the same entries.\n");
+    let bench = Bench::new("registry_diff", CHAT);
+    let text = std::fs::read_to_string(format!("{root}/h200/sampling.yaml")).unwrap();
+    bench.write("changed/h200/sampling.yaml", text.replacen("value: 14,", "value: 15,", 1).as_bytes());
+    bench.write("plain/h200/sampling.yaml", text.as_bytes());
+    let output = bench.blis(&["registry", "diff", "plain", "changed"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("h200/") && told.contains("value") && told.lines().count() <= 6, "{told}");
+}
