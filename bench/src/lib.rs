@@ -4,7 +4,9 @@ use blis_contracts::engine::{EngineSnapshot, StepTicket};
 use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::Scenario;
 use blis_contracts::strict::{Document, LineEndings};
+use blis_contracts::units::SimTime;
 use blis_sim::{Observer, Origin, Progress, Run, World, run};
+use blis_workload::source::Draft;
 
 /// A closed loop of gpt-oss-120b on four H200, the first speed figure of the project, with longer outputs so that the loop is what counts.
 pub const CLOSED_LOOP: &str = r#"
@@ -47,13 +49,15 @@ pub fn scenario(text: &str) -> Scenario {
 
 /// Runs a scenario. Panics where it does not run.
 pub fn complete(scenario: &Scenario, world: &World) -> Run {
-    let origin = Origin { scenario_sha256: String::new(), edits: Vec::new() };
+    let origin = Origin { scenario_sha256: String::new(), edits: Vec::new(), trace_sha256: None };
     run(scenario, &origin, world, &mut Silent).expect("the scenario runs")
 }
 
 struct Silent;
 
 impl Observer for Silent {
+    fn sent(&mut self, _at: SimTime, _draft: &Draft) {}
+
     fn record(&mut self, _record: &RequestRecord) {}
 
     fn stepped(&mut self, _step: &StepTicket, _state: &EngineSnapshot) {}

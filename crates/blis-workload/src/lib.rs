@@ -16,6 +16,7 @@ mod inferencex;
 mod interner;
 mod lanes;
 pub mod specs;
+mod text;
 
 use blis_contracts::scenario::{BenchmarkClient, Client, Prefix, Workload};
 

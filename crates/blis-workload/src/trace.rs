@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use blis_contracts::scenario::distribution::MAX_COUNT;
 
 pub use azure::{read_azure, write_azure};
+use blis::MAX_TIME_US;
 pub use blis::read_blis;
 pub use burstgpt::{read_burstgpt, write_burstgpt};
 pub use compare::{Check, compare};
@@ -213,6 +214,9 @@ impl Trace {
             {
                 let (mine, theirs) = (row.arrival_us, before.arrival_us);
                 return wrong("", format!("is sent at {mine} us, before the row above it ({theirs} us); sort the rows by time"));
+            }
+            if row.arrival_us > MAX_TIME_US {
+                return wrong("", format!("is sent at {} us; the most there is of simulated time are {MAX_TIME_US} us", row.arrival_us));
             }
             let tokens = row.prompt.tokens();
             let rounds = row.prompt.parts.iter().any(|part| matches!(part, Part::Round { .. }));

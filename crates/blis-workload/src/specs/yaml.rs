@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::text::quoted;
+
 /// The longest line of a container that is written on one.
 const WIDTH: usize = 120;
 
@@ -76,5 +78,5 @@ fn scalar(text: &str) -> String {
     let safe = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
         && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
-    if safe { text.to_owned() } else { Value::from(text).to_string() }
+    if safe { text.to_owned() } else { quoted(text) }
 }

@@ -11,6 +11,7 @@ use super::blis::escaped;
 use super::csv::quoted;
 use super::header::Header;
 use super::{Part, Row, Trace};
+use crate::text::escaped as escaped_json;
 
 /// The columns that are written, in their order: those of earlier versions, then what made a request be sent and what it repeats.
 const WRITTEN: &[&str] = &[
@@ -55,10 +56,11 @@ const WRITTEN: &[&str] = &[
 pub fn header_text(header: &Header) -> String {
     let value = serde_json::to_value(header).expect("a header is a tree of plain values");
     let fields = value.as_object().expect("a header is a map");
-    // Each value is one line of JSON, which is YAML.
+    // Each value is one line of JSON, which is YAML; words stand bare, as people write them.
+    let bare = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase());
     fields.iter().fold(String::new(), |mut text, (key, value)| {
-        let _ =
-            writeln!(text, "{key}: {}", if value.is_string() { value.as_str().unwrap_or_default().to_owned() } else { value.to_string() });
+        let word = value.as_str().filter(|text| bare(text)).map(str::to_owned);
+        let _ = writeln!(text, "{key}: {}", word.unwrap_or_else(|| escaped_json(&value.to_string())));
         text
     })
 }

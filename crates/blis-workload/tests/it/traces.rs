@@ -75,6 +75,12 @@ fn the_samples_of_azure_traces_load() {
 }
 
 #[test]
+fn a_request_after_the_end_of_simulated_time_is_refused() {
+    let rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n9023-11-16 18:17:04,110,27\n";
+    assert!(azure(rows).unwrap_err().starts_with("a.csv:3: is sent at 220898"), "{:?}", azure(rows));
+}
+
+#[test]
 fn the_sample_of_a_burstgpt_trace_loads() {
     let header = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
     let trace =
