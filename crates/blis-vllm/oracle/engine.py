@@ -85,7 +85,7 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
         if config.model_type == "gpt_oss":
             window = config.sliding_window if index % 2 == 0 else None
             layers[f"model.layers.{index}.attn.attn"] = AttentionLayer(vllm_config, window, True)
-        elif config.model_type in ("llama", "qwen3", "qwen3_moe"):
+        elif config.model_type in ("llama", "qwen3", "qwen3_moe", "mixtral"):
             layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, None, False)
         else:
             raise ValueError(f"model_type {config.model_type} has no transcription of its layers here")

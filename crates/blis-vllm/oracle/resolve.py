@@ -31,8 +31,12 @@ MODELS = [
     "Qwen--Qwen3-32B",
     "Qwen--Qwen3-32B-FP8",
     "Qwen--Qwen3-30B-A3B",
+    "meta-llama--Meta-Llama-3.1-405B",
+    "Qwen--Qwen3-0.6B",
+    "Qwen--Qwen3-235B-A22B",
+    "mistralai--Mixtral-8x7B-v0.1",
 ]
-GPUS = ["a100", "h100", "h200", "b200"]
+GPUS = ["a100", "h100", "h200", "b200", "b300", "l4", "l40s", "rtx5090"]
 CONTEXTS = [UsageContext.OPENAI_API_SERVER, UsageContext.LLM_CLASS]
 KV_BYTES = 64 << 30
 PLAIN = (int, float, str, bool, type(None))

@@ -35,6 +35,10 @@ GPUS = {
     "h100": {"name": "NVIDIA H100 80GB HBM3", "capability": [9, 0], "memory_bytes": 81_559 * MIB, "sms": 132},
     "h200": {"name": "NVIDIA H200", "capability": [9, 0], "memory_bytes": 143_771 * MIB, "sms": 132},
     "b200": {"name": "NVIDIA B200", "capability": [10, 0], "memory_bytes": 183_359 * MIB, "sms": 148},
+    "b300": {"name": "NVIDIA B300 SXM6 AC", "capability": [10, 3], "memory_bytes": 275_040 * MIB, "sms": 148},
+    "l4": {"name": "NVIDIA L4", "capability": [8, 9], "memory_bytes": 23_034 * MIB, "sms": 58},
+    "l40s": {"name": "NVIDIA L40S", "capability": [8, 9], "memory_bytes": 46_068 * MIB, "sms": 142},
+    "rtx5090": {"name": "NVIDIA GeForce RTX 5090", "capability": [12, 0], "memory_bytes": 32_607 * MIB, "sms": 170},
 }
 
 

@@ -168,6 +168,9 @@ impl ContentChain {
         assert_eq!(total, parents + held, "every hold belongs to a child, a request or a cached block");
         let inline = alive().filter(|node| node.child != NodeId::ROOT).count();
         assert_eq!(self.alive(), inline + self.by_link.len(), "a node is its parent's own child or in the table");
+        let further: usize = alive().map(|node| node.more_children as usize).sum();
+        let first_slices = alive().filter(|node| node.link.parent == NodeId::ROOT).count();
+        assert_eq!(further + first_slices, self.by_link.len(), "children in the table are counted");
         for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| !vacant[*index]) {
             let found = self.find(&node.link).map(NodeId::index);
             assert_eq!(found, Some(index), "every prefix is found by its link");

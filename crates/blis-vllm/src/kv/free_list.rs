@@ -162,6 +162,7 @@ mod tests {
     #[test]
     fn a_fresh_list_hands_out_ascending_blocks() {
         let mut list = FreeList::full(3);
+        assert!(!list.is_empty());
         let popped: Vec<_> = std::iter::from_fn(|| list.pop_front()).collect();
         assert_eq!(popped, [BlockId(0), BlockId(1), BlockId(2)]);
         assert!(list.is_empty() && list.iter().next().is_none());

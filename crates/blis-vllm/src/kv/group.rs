@@ -277,6 +277,8 @@ mod tests {
         let attention = Attention::SlidingWindow { window: 128 };
         assert_eq!(attention.admission_cap(16, 64, 4096), Some(13));
         assert_eq!(attention.admission_cap(16, 8192, 4096), Some(257));
+        let one_wider = Attention::SlidingWindow { window: 129 };
+        assert_eq!(one_wider.admission_cap(16, 64, 4096), Some(13), "the window holds the token itself, which needs no slot yet");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use blis_contracts::units::SimTime;
 
 use super::batch::Batch;
 use super::queue::Policy;
-use super::scheduler::{Scheduler, SchedulerConfig};
+use super::scheduler::{Barrier, Scheduler, SchedulerConfig};
 use crate::kv::group::{Attention, Retention};
 use crate::kv::manager::KvConfig;
 
@@ -97,6 +97,7 @@ impl Bench {
         let mut batch = Batch::default();
         self.scheduler.schedule(&mut batch, false);
         self.scheduler.check_invariants();
+        assert_eq!(batch.tokens, batch.rows.iter().map(|row| row.tokens).sum::<u32>(), "a batch counts the tokens of its rows");
         let name = |slot| self.names[self.scheduler.identity(slot).external.0 as usize];
         let mut line: Vec<String> = batch.rows.iter().map(|row| format!("{}:{}", name(row.slot), row.tokens)).collect();
         if !batch.preempted.is_empty() {
@@ -155,6 +156,101 @@ fn a_prompt_is_computed_in_parts_and_others_join_in_what_is_left() {
          > a. b.
          >",
     );
+}
+
+/// Whether each row of the next step works through known tokens.
+fn prefills(bench: &mut Bench) -> Vec<bool> {
+    bench.step();
+    bench.queue.back().map(|batch| batch.rows.iter().map(|row| row.prefill).collect()).unwrap_or_default()
+}
+
+#[test]
+fn the_parts_of_a_prompt_count_as_prefill_and_the_tokens_after_it_do_not() {
+    let mut bench = Bench::new(scheduler_config(), kv_config(40));
+    bench.add(ask("a", 100, 9));
+    bench.add(ask("b", 65, 9));
+    assert_eq!(prefills(&mut bench), [true]);
+    assert_eq!(prefills(&mut bench), [true, true], "the rest of one prompt, a part of the other");
+    assert_eq!(prefills(&mut bench), [false, true], "a decode beside the end of a prompt");
+    assert_eq!(prefills(&mut bench), [false, false]);
+}
+
+#[test]
+fn the_last_token_of_a_prompt_counts_as_prefill_even_alone() {
+    let mut bench = Bench::new(scheduler_config(), kv_config(40));
+    bench.add(ask("a", 65, 9));
+    assert_eq!(prefills(&mut bench), [true]);
+    check(&bench.step(), "a:1 >");
+    assert!(bench.queue[0].rows[0].prefill);
+    assert_eq!(prefills(&mut bench), [false]);
+}
+
+#[test]
+fn outputs_that_a_resumed_request_computes_again_count_as_prefill() {
+    let config = SchedulerConfig { max_num_batched_tokens: 20, max_num_scheduled_tokens: 20, ..scheduler_config() };
+    let mut bench = Bench::new(config, KvConfig { enable_prefix_caching: false, ..kv_config(5) });
+    bench.add(ask("a", 16, 30));
+    bench.add(ask("b", 16, 30));
+    let resumed = (0..200).find(|_| {
+        bench.step();
+        bench.queue.back().is_some_and(|batch| batch.rows.iter().any(|row| row.admission == Some(super::batch::Entry::Resumed)))
+    });
+    assert!(resumed.is_some(), "a pool of five blocks preempts one of the two");
+    assert_eq!(prefills(&mut bench), [true], "its second part begins behind its prompt");
+    assert!(bench.queue[0].rows[0].context >= 16 && bench.queue[0].rows[0].tokens > 1);
+}
+
+#[test]
+fn what_a_resumed_request_computes_again_counts_as_prefill() {
+    let mut bench = Bench::new(scheduler_config(), KvConfig { enable_prefix_caching: false, ..kv_config(5) });
+    bench.add(ask("a", 32, 3));
+    bench.add(ask("b", 32, 3));
+    assert_eq!(prefills(&mut bench), [true, true]);
+    check(&bench.step(), "a:1 < b > a b");
+    bench.step();
+    bench.step();
+    let resumed = prefills(&mut bench);
+    assert_eq!(resumed, [true], "b comes back with its prompt and its first token");
+}
+
+#[test]
+fn a_preemption_is_counted_and_holds_the_queue_for_want_of_blocks() {
+    let mut bench = Bench::new(scheduler_config(), KvConfig { enable_prefix_caching: false, ..kv_config(5) });
+    bench.add(ask("a", 32, 3));
+    bench.add(ask("b", 32, 3));
+    bench.step();
+    assert_eq!((bench.scheduler.preemptions(), bench.scheduler.barrier()), (0, None));
+    check(&bench.step(), "a:1 < b > a b");
+    assert_eq!((bench.scheduler.preemptions(), bench.scheduler.barrier()), (1, Some(Barrier::KvBlocks)));
+    bench.run();
+    assert_eq!((bench.scheduler.preemptions(), bench.scheduler.barrier()), (1, None));
+}
+
+#[test]
+fn a_request_whose_output_is_in_flight_is_counted_as_deferred() {
+    let config = SchedulerConfig { max_concurrent_batches: 3, ..scheduler_config() };
+    let mut bench = Bench::new(config, KvConfig { enable_prefix_caching: false, ..kv_config(5) });
+    bench.add(ask("a", 32, 2));
+    bench.add(ask("b", 32, 2));
+    bench.step();
+    check(&bench.step(), "a:1 < b");
+    assert_eq!(bench.scheduler.deferred_count(), 0);
+    bench.step();
+    assert_eq!(bench.scheduler.deferred_count(), 1);
+    bench.run();
+    assert_eq!(bench.scheduler.deferred_count(), 0);
+}
+
+#[test]
+fn what_the_first_admission_found_in_the_cache_is_told_with_the_output() {
+    let mut bench = Bench::new(scheduler_config(), kv_config(40));
+    bench.add(Ask { shared: 32, ..ask("a", 10, 1) });
+    bench.add(Ask { shared: 32, ..ask("b", 10, 1) });
+    let mut batch = Batch::default();
+    bench.scheduler.schedule(&mut batch, false);
+    let mut outputs = Vec::new();
+    bench.scheduler.process(&batch, &mut outputs);
+    assert_eq!(outputs.iter().map(|output| output.cached_prompt).collect::<Vec<_>>(), [0, 32]);
 }
 
 #[test]

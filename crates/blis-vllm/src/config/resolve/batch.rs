@@ -3,8 +3,8 @@
 //! upstream: vllm `engine/arg_utils.py::EngineArgs.get_batch_defaults`, `_set_default_max_num_seqs_and_batched_tokens_args`;
 //! `config/scheduler.py::SchedulerConfig.verify_max_model_len`; `config/vllm.py::VllmConfig.max_concurrent_batches`.
 
-use super::Machine;
 use super::ledger::Ledger;
+use super::{Machine, Start};
 use crate::config::choices::SchedulingPolicy;
 use crate::config::error::ConfigError;
 use crate::config::resolved::SchedulerSettings;
@@ -12,15 +12,26 @@ use crate::config::setting::Setting;
 
 const GIB: u64 = 1 << 30;
 
+/// Who starts the engine.
+///
+/// upstream: vllm `usage/usage_lib.py::UsageContext`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsageContext {
+    /// `vllm serve`.
+    OpenaiApiServer,
+    /// A script that works through a batch of prompts; no launch line of a scenario asks for it.
+    LlmClass,
+}
+
 pub(super) fn resolve(
     ledger: &mut Ledger<'_>,
     machine: Machine<'_>,
+    start: Start,
     max_model_len: u64,
-    stages: u32,
 ) -> Result<SchedulerSettings, ConfigError> {
     let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
     let async_scheduling = ledger.flag_or(Setting::AsyncScheduling, true, "nothing in this configuration rules it out");
-    let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, machine, max_model_len, enable_chunked_prefill)?;
+    let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, defaults(machine, start.usage), max_model_len, enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
         ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, Setting::MaxNumBatchedTokens.key());
@@ -43,9 +54,9 @@ pub(super) fn resolve(
         scheduler_reserve_full_isl: ledger.flag(Setting::SchedulerReserveFullIsl),
         watermark: ledger.real(Setting::Watermark),
         async_scheduling,
-        pipeline_stages: stages,
+        pipeline_stages: start.stages,
         // Model Runner V2: one batch per pipeline stage, and one more to overlap with.
-        max_concurrent_batches: if async_scheduling { stages + 1 } else { stages },
+        max_concurrent_batches: if async_scheduling { start.stages + 1 } else { start.stages },
         stream_interval: ledger.count(Setting::StreamInterval)?,
     };
     verify(&settings, max_model_len)?;
@@ -58,22 +69,34 @@ pub(super) fn resolve(
     Ok(settings)
 }
 
-/// Default tokens and requests of one step by device memory, for the API server.
-fn defaults(machine: Machine<'_>) -> (u64, u64, &'static str) {
-    let memory = machine.chip.reported_memory.value.get();
-    let name = machine.chip.device_name.value.to_lowercase();
-    if memory >= 160 * GIB {
-        (16384, 1024, "default of devices with at least 160 GiB")
-    } else if memory >= 70 * GIB && !name.contains("a100") {
-        (8192, 1024, "default of devices with at least 70 GiB")
-    } else {
-        (2048, 256, "default of smaller devices and of the A100")
-    }
+/// Default tokens and requests of one step, by device memory.
+#[derive(Debug, Clone, Copy)]
+struct Defaults {
+    tokens: u64,
+    seqs: u64,
+    rule: &'static str,
 }
 
-fn budgets(ledger: &mut Ledger<'_>, machine: Machine<'_>, max_model_len: u64, chunked: bool) -> Result<(u64, u64), ConfigError> {
+fn defaults(machine: Machine<'_>, usage: UsageContext) -> Defaults {
+    let memory = machine.chip.reported_memory.value.get();
+    let name = machine.chip.device_name.value.to_lowercase();
+    let (serving, scripted, seqs, rule) = if memory >= 160 * GIB {
+        (16384, 16384, 1024, "default of devices with at least 160 GiB")
+    } else if memory >= 70 * GIB && !name.contains("a100") {
+        (8192, 16384, 1024, "default of devices with at least 70 GiB")
+    } else {
+        (2048, 8192, 256, "default of smaller devices and of the A100")
+    };
+    let tokens = match usage {
+        UsageContext::OpenaiApiServer => serving,
+        UsageContext::LlmClass => scripted,
+    };
+    Defaults { tokens, seqs, rule }
+}
+
+fn budgets(ledger: &mut Ledger<'_>, defaults: Defaults, max_model_len: u64, chunked: bool) -> Result<(u64, u64), ConfigError> {
     let throughput = ledger.value(Setting::PerformanceMode).as_str() == Some("throughput");
-    let (tokens, seqs, rule) = defaults(machine);
+    let Defaults { tokens, seqs, rule } = defaults;
     let scale = if throughput { 2 } else { 1 };
     let stated_tokens = ledger.optional_count(Setting::MaxNumBatchedTokens)?;
     let stated_seqs = ledger.optional_count(Setting::MaxNumSeqs)?;

@@ -1,8 +1,8 @@
 //! Upstream's start-up rules: from what a line states, the model and the chip to the resolved configuration.
 //!
-//! upstream: vllm `engine/arg_utils.py::EngineArgs.create_engine_config`, `config/vllm.py::VllmConfig.__post_init__`. The usage
-//! context is the API server's. Assumed of the machine: NVIDIA's driver, Triton, FlashInfer with its compiled kernels and
-//! `FlashAttention` 2 to 4, as vLLM's own images have them. Reading order: `ledger`, then one file per part of the result.
+//! upstream: vllm `engine/arg_utils.py::EngineArgs.create_engine_config`, `config/vllm.py::VllmConfig.__post_init__`. Assumed
+//! of the machine: NVIDIA's driver, Triton, FlashInfer with its compiled kernels and `FlashAttention` 2 to 4, as vLLM's own images have
+//! them. Reading order: `ledger`, then one file per part of the result.
 
 mod attention;
 mod batch;
@@ -20,6 +20,7 @@ use blis_contracts::model::ModelGraph;
 use super::error::ConfigError;
 use super::launch::Stated;
 use super::resolved::Resolved;
+pub use batch::UsageContext;
 use ledger::Ledger;
 
 /// What the rules look up: the model and the machine.
@@ -42,11 +43,27 @@ impl Machine<'_> {
 
 /// Resolves a launch line as the modelled release would at start-up.
 pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, ConfigError> {
-    resolve_staged(stated, machine, 1)
+    resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, stages: 1 })
 }
 
 /// The same for a pipeline of some stages, which no line may state as long as stages have no price: `--pipeline-parallel-size`.
 pub fn resolve_staged(stated: &Stated, machine: Machine<'_>, stages: u32) -> Result<Resolved, ConfigError> {
+    resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, stages })
+}
+
+/// The same for an engine that somebody else than the API server starts.
+pub fn resolve_for(stated: &Stated, machine: Machine<'_>, usage: UsageContext) -> Result<Resolved, ConfigError> {
+    resolve_as(stated, machine, Start { usage, stages: 1 })
+}
+
+/// What no launch line states.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    usage: UsageContext,
+    stages: u32,
+}
+
+fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start) -> Result<Resolved, ConfigError> {
     let mut ledger = Ledger::new(&stated.statements);
     let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine)?;
     let data_parallel = parallel::data_parallel(&mut ledger, machine, tensor_parallel_size)?;
@@ -55,7 +72,7 @@ pub fn resolve_staged(stated: &Stated, machine: Machine<'_>, stages: u32) -> Res
     let dtype = model::dtype(&mut ledger, machine)?;
     model::quantization(&mut ledger, machine, dtype)?;
     let mut cache = cache::resolve(&mut ledger, machine)?;
-    let scheduler = batch::resolve(&mut ledger, machine, cache.max_model_len, stages)?;
+    let scheduler = batch::resolve(&mut ledger, machine, start, cache.max_model_len)?;
     let attention = attention::resolve(&mut ledger, machine, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
     let compilation = compile::resolve(&mut ledger, machine, tensor_parallel_size, &scheduler, attention.graph_support)?;

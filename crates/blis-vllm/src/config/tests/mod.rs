@@ -21,7 +21,7 @@ use blis_contracts::model::{
 use blis_contracts::units::{BytesPerRank, BytesPerSecond};
 use indexmap::IndexMap;
 
-use super::{ConfigError, Launch, Machine, Resolved, read, resolve};
+use super::{ConfigError, Launch, Machine, Resolved, UsageContext, read, resolve_for};
 
 /// A launch line to be resolved.
 #[derive(Clone, Copy)]
@@ -37,9 +37,13 @@ impl<'a> Case<'a> {
     }
 
     pub(super) fn resolve(self, model: &ModelGraph, chip: &Chip) -> Result<Resolved, ConfigError> {
+        self.resolve_for(model, chip, UsageContext::OpenaiApiServer)
+    }
+
+    pub(super) fn resolve_for(self, model: &ModelGraph, chip: &Chip, usage: UsageContext) -> Result<Resolved, ConfigError> {
         let env: Vec<(String, String)> = self.env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let stated = read(Launch { command: Some(self.line), args: None, env: &env, written_for: self.written_for })?;
-        resolve(&stated, Machine { model, chip, gpus: 8 })
+        resolve_for(&stated, Machine { model, chip, gpus: 8 }, usage)
     }
 }
 

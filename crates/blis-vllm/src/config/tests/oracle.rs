@@ -1,15 +1,19 @@
 //! The defaults that upstream's own start-up recorded, field by field.
 
+use std::collections::BTreeSet;
+
 use blis_contracts::chip::Chip;
 use blis_contracts::format::FormatName;
 use blis_contracts::model::ModelGraph;
+use blis_contracts::units::BytesPerRank;
 use serde_json::{Value, json};
 
-use crate::config::Resolved;
-use crate::config::tests::{Case, a100, b200, gpt_oss, h100, h200, llama, llama_in, value_of};
+use crate::config::tests::{Case, a100, b200, cited, gpt_oss, h100, h200, llama, llama_in, value_of};
+use crate::config::{Resolved, UsageContext};
 
 const RECORDING: &str = include_str!("../../../oracle/resolution.json");
 
+/// The facts of a model that the start-up rules read.
 fn model(name: &str) -> ModelGraph {
     let mut model = match name {
         _ if name.starts_with("openai/gpt-oss") => gpt_oss(),
@@ -19,10 +23,25 @@ fn model(name: &str) -> ModelGraph {
     if name.starts_with("Qwen/Qwen3-") {
         model.max_position_embeddings = 40_960;
     }
+    if name.starts_with("mistralai/Mixtral-8x7B") {
+        model.max_position_embeddings = 32_768;
+    }
     if name.ends_with("-FP8") {
         model.quantisation = Some("fp8".to_owned());
     }
     model
+}
+
+/// An accelerator with the answers that the recording's stand-in gave.
+pub(super) fn chip_of(properties: &Value) -> Chip {
+    let number = |value: &Value| u32::try_from(value.as_u64().unwrap_or_default()).expect("a small number");
+    let memory = BytesPerRank::new(properties["memory_bytes"].as_u64().expect("bytes"));
+    let mut chip = h100();
+    chip.device_name = cited(properties["name"].as_str().expect("a name").to_owned());
+    chip.compute_capability = cited((number(&properties["capability"][0]), number(&properties["capability"][1])));
+    chip.multiprocessors = cited(number(&properties["sms"]));
+    (chip.memory, chip.reported_memory) = (cited(memory), cited(memory));
+    chip
 }
 
 pub(super) fn chip(name: &str) -> Chip {
@@ -91,13 +110,20 @@ pub(super) fn compare(ours: &Value, recorded: &Value, path: &str, differences: &
 #[test]
 fn defaults_are_those_upstream_recorded() {
     let recording: Value = serde_json::from_str(RECORDING).unwrap();
-    let rows: Vec<&Value> = recording["rows"].as_array().unwrap().iter().filter(|row| row["context"] == "OPENAI_API_SERVER").collect();
-    assert!(rows.len() >= 16, "the recording holds {} rows of the API server", rows.len());
+    let rows = recording["rows"].as_array().unwrap();
+    let distinct = |key: &str| rows.iter().map(|row| row[key].as_str().unwrap_or_default()).collect::<BTreeSet<_>>().len();
+    assert_eq!(["model", "gpu", "context"].map(distinct), [12, 8, 2], "the recording crosses models, GPUs and usage contexts");
+    assert_eq!(rows.len(), 12 * 8 * 2);
     let mut differences = Vec::new();
     for row in rows {
         let name = |key: &str| row[key].as_str().unwrap_or_default();
-        let got = Case::line("vllm serve m").resolve(&model(name("model")), &chip(name("gpu"))).unwrap();
-        let path = format!("{} on {}", name("model"), name("gpu"));
+        let usage = match name("context") {
+            "OPENAI_API_SERVER" => UsageContext::OpenaiApiServer,
+            "LLM_CLASS" => UsageContext::LlmClass,
+            other => panic!("the recording names an unknown usage context, {other}"),
+        };
+        let path = format!("{} on {} for {}", name("model"), name("gpu"), name("context"));
+        let got = Case::line("vllm serve m").resolve_for(&model(name("model")), &chip_of(&recording["gpus"][name("gpu")]), usage).unwrap();
         compare(&ours(&got), row, &path, &mut differences);
         compare(&json!([got.attention.backend.as_str()]), &row["attention_backends"], &format!("{path}.attention"), &mut differences);
     }

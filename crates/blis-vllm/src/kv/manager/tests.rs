@@ -82,6 +82,35 @@ proptest! {
     }
 }
 
+/// The contents of a request's full blocks, after so many outputs.
+fn contents_of(kv: &mut KvManager, requests: &mut Requests, number: u32, prompt: &[Segment], outputs: u32) -> Vec<NodeId> {
+    let request = Request::new(RequestId(u64::from(number)), RequestSlot(number), SimTime::ZERO, prompt.into(), 100);
+    let slot = requests.add(&request, 1000).unwrap();
+    kv.register(slot, prompt.into(), TokenSource::Output(u64::from(number)));
+    kv.look_up(slot, requests.progress_mut(slot));
+    for _ in 0..outputs {
+        let progress = requests.progress_mut(slot);
+        progress.tokens += 1;
+        kv.token_appended(slot, progress);
+    }
+    kv.contents[slot.index()].nodes.clone()
+}
+
+#[test]
+fn the_next_turn_of_a_conversation_meets_every_block_of_the_turn_before() {
+    for (first, second, third) in (1..9).flat_map(|first| (1..9).flat_map(move |second| (1..9).map(move |third| (first, second, third)))) {
+        let (mut kv, mut requests) = (KvManager::new(config(vec![Attention::Full])), Requests::default());
+        let piece = |source, length| Segment { source, length };
+        let mut prompt =
+            vec![piece(TokenSource::Shared(0), first), piece(TokenSource::Unique(1), second), piece(TokenSource::Unique(2), third)];
+        let turn = contents_of(&mut kv, &mut requests, 0, &prompt, 9);
+        prompt.extend([piece(TokenSource::Output(0), 9), piece(TokenSource::Unique(3), 5)]);
+        let next = contents_of(&mut kv, &mut requests, 1, &prompt, 0);
+        assert_eq!(turn.len(), ((first + second + third + 9) / BLOCK_SIZE) as usize);
+        assert_eq!(next[..turn.len()], turn, "pieces of {first}, {second} and {third} tokens, then a reply");
+    }
+}
+
 #[test]
 fn a_watched_request_gets_exactly_the_blocks_its_tokens_need() {
     let mut kv = KvManager::new(config(vec![Attention::Full, Attention::SlidingWindow { window: 6 }]));
@@ -108,6 +137,7 @@ fn a_watched_request_gets_exactly_the_blocks_its_tokens_need() {
         assert_eq!(nulls, skipped as usize, "after {} tokens", progress.computed);
         assert_eq!(kv.groups[0].next_cache_at(slot), (progress.computed / BLOCK_SIZE + 1) * BLOCK_SIZE);
     }
+    assert_eq!(kv.group_count(), 2);
     kv.free(slot, progress);
     kv.forget(slot);
     kv.check_invariants(std::iter::empty());
