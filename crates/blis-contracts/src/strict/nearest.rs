@@ -6,11 +6,15 @@
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = fold(name);
     let limit = (folded.chars().count() / 3).max(1);
-    // In half edits: words left out are less than any misspelling, and more than a difference of case.
+    // In half edits: words left out weigh less than a misspelling, words added more than one.
     let distance = |candidate: &str| {
         let other = fold(candidate);
-        let whole_words = begins_with_words_of(&other, &folded) || begins_with_words_of(&folded, &other);
-        if whole_words { 1 } else { 2 * strsim::damerau_levenshtein(&folded, &other) }
+        let edits = 2 * strsim::damerau_levenshtein(&folded, &other);
+        match (begins_with_words_of(&other, &folded), begins_with_words_of(&folded, &other)) {
+            (true, _) => edits.min(1),
+            (_, true) => edits.min(3),
+            (false, false) => edits,
+        }
     };
     candidates
         .into_iter()

@@ -266,6 +266,7 @@ fn names_are_near_when_at_most_a_third_changes() {
     assert_eq!(nearest("a100", ["h100", "a100-sxm"]), Some("a100-sxm"), "words may be left out at the end");
     assert_eq!(nearest("H100", ["h100-nvl", "h100"]), Some("h100"));
     assert_eq!(nearest("h200-sxm", ["b200", "h200"]), Some("h200"));
+    assert_eq!(nearest("memory_bandwith", ["memory", "memory_bandwidth"]), Some("memory_bandwidth"));
 }
 
 #[test]
