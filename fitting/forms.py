@@ -98,6 +98,18 @@ def attention_prefill(x, values):
     return c["latency"] + blend(c["sharpness"], x["rows"] * work, path)
 
 
+def latent_decode(x, values):
+    """One query token per request over `context` cached latent vectors of `head_dim` elements, each read once for all `query_heads`; the
+    value is the first `value_dim` elements."""
+    x = dict(x)
+    x["mean_context"] = np.maximum(x["context"] / x["requests"], 1.0)
+    c = Coefficients(values, x)
+    memory = x["context"] * x["head_dim"] * x["element_bytes"] / (x["bandwidth"] * c["memory_efficiency"])
+    operations = 2.0 * x["context"] * x["query_heads"] * (x["head_dim"] + x["value_dim"])
+    compute = operations / (x["peak"] * c["compute_efficiency"])
+    return c["latency"] + c["unit_time"] * x["requests"] + blend(c["sharpness"], memory, compute)
+
+
 def moe(x, values):
     """Experts of one layer on one rank: `pairs` (token, expert) pairs land on `hit` of `experts` resident experts.
     `element_time` is for a thousand elements of the pairs' rows, gathered and summed. Reading and computing add up: tiles of a few rows neither hide the reading of their weights nor fill the matrix units."""
@@ -145,4 +157,4 @@ def stored(x, values):
     return values["base"] + values.get("per_rank", 0.0) * x["ranks"] + values.get("per_graph", 0.0) * x["graphs"]
 
 
-FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, moe, collective, stream, sampling, per_unit, stored)}
+FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, moe, collective, stream, sampling, per_unit, stored)}

@@ -14,7 +14,7 @@ CURVE_POINTS = 4
 PICK = {  # name -> (low, high) drawn evenly in log space; integers where both ends are
     "rows": (1, 8192), "columns": (128, 65536), "depth": (128, 32768), "weight_bytes": (1e5, 1e9), "input_bytes": (0.5, 4.0),
     "bandwidth": (1e6, 8e6), "peak": (3e8, 9e9), "requests": (1, 256), "context": (300, 500000), "kv_heads": (1, 8),
-    "query_heads": (8, 64), "head_dim": (64, 128), "element_bytes": (1, 2), "new": (1, 8192), "cached": (1, 30000), "window": (64, 4096),
+    "query_heads": (8, 64), "head_dim": (64, 128), "value_dim": (64, 512), "element_bytes": (1, 2), "new": (1, 8192), "cached": (1, 30000), "window": (64, 4096),
     "tokens": (1, 8192), "experts": (8, 256), "hit": (1, 256), "pairs": (1, 65536), "expert_bytes": (1e5, 1e8), "pair_operations": (1e5, 1e8), "width": (256, 8192),
     "bytes": (100, 1e9), "vocabulary": (30000, 200000), "operations": (1, 500), "ranks": (1, 8), "graphs": (1, 80),
 }
@@ -33,6 +33,8 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "sampling": (("rows", "vocabulary", "bandwidth"), {}, ("floor", "bytes_per_logit", "memory_efficiency")),
     "per_unit": (("requests", "tokens", "operations"), {}, ("base", "per_request", "per_token", "per_operation")),
     "stored": (("ranks", "graphs"), {}, ("base", "per_rank", "per_graph")),
+    "latent_decode": (("requests", "context", "query_heads", "head_dim", "value_dim", "element_bytes", "bandwidth", "peak"),
+                      {"latency": "mean_context", "compute_efficiency": "query_heads"}, ("memory_efficiency", "unit_time", "sharpness")),
 }
 SMALL = {"depth_time": 0.003, "unit_time": 0.05, "window_unit_time": 0.02, "tile_time": 0.05, "window_tile_time": 0.02, "key_time": 0.02,
          "expert_time": 0.05, "element_time": 0.005}

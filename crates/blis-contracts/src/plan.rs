@@ -5,7 +5,7 @@
 //! Fields keep a neutral zero value, so the plan can grow.
 
 use crate::format::{FormatName, MatmulFormat};
-use crate::step::StepShape;
+use crate::step::{Launch, PrefillRow, RankStep, StepShape};
 use crate::units::{Blocks, BytesPerRank, Tokens};
 
 /// An engine pool, fixed for its life.
@@ -117,8 +117,16 @@ pub enum Primitive {
     AttentionPrefill,
     /// Attention of requests with one new token.
     AttentionDecode,
+    /// Several equal matrix multiplications in one call, each with weights of its own.
+    BatchedGemm,
+    /// Latent attention of requests with several new tokens, over keys and values written out for every head.
+    LatentPrefill,
+    /// Latent attention of requests with one new token, over the latent vectors as they are cached.
+    LatentDecode,
     /// The experts of a mixture, routing included, router projection not.
     MoeExperts,
+    /// Layers that a second stream runs beside the experts: their time is hidden, the traffic of their weights is not.
+    Beside,
     /// A sum over the ranks of a group, left on each.
     AllReduce,
     /// A concatenation over the ranks of a group, left on each.
@@ -139,11 +147,15 @@ pub enum Primitive {
 
 impl Primitive {
     /// Every primitive.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Gemm,
         Self::AttentionPrefill,
         Self::AttentionDecode,
+        Self::BatchedGemm,
+        Self::LatentPrefill,
+        Self::LatentDecode,
         Self::MoeExperts,
+        Self::Beside,
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
@@ -160,7 +172,11 @@ impl Primitive {
             Self::Gemm => "gemm",
             Self::AttentionPrefill => "attention.prefill",
             Self::AttentionDecode => "attention.decode",
+            Self::BatchedGemm => "gemm.batched",
+            Self::LatentPrefill => "latent.prefill",
+            Self::LatentDecode => "latent.decode",
             Self::MoeExperts => "moe.experts",
+            Self::Beside => "moe.beside",
             Self::AllReduce => "collective.all_reduce",
             Self::AllGather => "collective.all_gather",
             Self::ReduceScatter => "collective.reduce_scatter",
@@ -206,6 +222,43 @@ pub enum RowSet {
     Sampled,
     /// The requests of the kind the attention primitive covers.
     Requests,
+    /// One row for each request that computes one new token over a non-empty context; padding included where one graph holds the
+    /// whole pass.
+    Decodes,
+    /// The new tokens of the other requests.
+    Prefills,
+    /// The tokens those other requests have cached.
+    Cached,
+}
+
+impl RowSet {
+    /// Whether its rows belong to requests of one kind alone: what an attention layer works on by itself.
+    pub const fn of_one_kind(self) -> bool {
+        match self {
+            Self::Tokens | Self::Split | Self::Gathered | Self::Sampled | Self::Requests => false,
+            Self::Decodes | Self::Prefills | Self::Cached => true,
+        }
+    }
+
+    /// How many of its rows one rank's part of a step has, where all ranks together launch `gathered` tokens and `sharing` ranks share
+    /// each matrix.
+    pub fn rows(self, step: &RankStep, gathered: u32, sharing: u32) -> u32 {
+        let sum = |part: fn(&PrefillRow) -> u32| step.prefill.iter().map(|row| u64::from(part(row))).sum::<u64>();
+        let count = |rows: u64| u32::try_from(rows).unwrap_or(u32::MAX);
+        match self {
+            Self::Tokens => step.padded_tokens,
+            Self::Split => step.padded_tokens.div_ceil(sharing.max(1)),
+            Self::Gathered => gathered,
+            Self::Sampled => step.sampled,
+            Self::Requests => count(step.requests() as u64),
+            Self::Decodes => match step.launch {
+                Launch::Full => count(u64::from(step.padded_tokens).saturating_sub(sum(|row| row.query))),
+                Launch::Piecewise | Launch::Eager => count(step.decode.len() as u64),
+            },
+            Self::Prefills => count(sum(|row| row.query)),
+            Self::Cached => count(sum(|row| row.context)),
+        }
+    }
 }
 
 /// The size of a primitive on one rank.
@@ -237,6 +290,33 @@ pub enum PrimitiveShape {
         /// How keys and values are stored.
         kv_format: FormatName,
     },
+    /// `batch` products of rows by a `depth` x `columns` matrix.
+    BatchedGemm {
+        /// Matrices on this rank.
+        batch: u32,
+        /// Output columns of each.
+        columns: u64,
+        /// Inner dimension of each.
+        depth: u64,
+        /// Formats of both operands.
+        format: MatmulFormat,
+    },
+    /// Latent attention over one KV group: the latent vectors themselves (one key head, whose value is a part of it), or what was
+    /// projected from them (as many key heads as query heads).
+    Latent {
+        /// Query heads on this rank.
+        query_heads: u32,
+        /// Key heads on this rank.
+        kv_heads: u32,
+        /// Elements of a key head.
+        key_dim: u32,
+        /// Elements of a value head.
+        value_dim: u32,
+        /// Index of the KV group in [`PoolPlan::kv`].
+        kv_group: u32,
+        /// How the kernel reads keys and values.
+        format: FormatName,
+    },
     /// The experts of one layer.
     Moe {
         /// Experts of the layer, over all ranks.
@@ -260,6 +340,11 @@ pub enum PrimitiveShape {
         group: u32,
         /// Bytes of each row on one rank: before a sum or a concatenation, after a sum of which each rank keeps its rows.
         bytes_per_row: u64,
+    },
+    /// Weights read once in a call, however many its rows.
+    Traffic {
+        /// Their bytes.
+        bytes: u64,
     },
     /// Work bound by memory traffic: norms, activations, position embedding, look-up.
     Stream {

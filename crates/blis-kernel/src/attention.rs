@@ -172,6 +172,9 @@ fn window_of(shape: &PrimitiveShape) -> u32 {
     match shape {
         PrimitiveShape::Attention { window, .. } => *window,
         PrimitiveShape::Gemm { .. }
+        | PrimitiveShape::BatchedGemm { .. }
+        | PrimitiveShape::Latent { .. }
+        | PrimitiveShape::Traffic { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }

@@ -3,6 +3,7 @@
 //! Pricing a step hashes nothing and, once its cells are filled, allocates nothing. The memo equals direct evaluation bit for bit.
 //! Ranks that run in lockstep wait for the slowest.
 
+use blis_contracts::plan::RowSet;
 use blis_contracts::step::{RankStep, StepEstimate, StepShape};
 
 use crate::attention::Attention;
@@ -22,14 +23,8 @@ pub struct CompiledPlan {
 /// One pipeline stage's work, apart by what it reads of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Stage {
-    /// Work over every token launched.
-    pub(crate) tokens: Table,
-    /// Work over a rank's part of them.
-    pub(crate) split: Table,
-    /// Work over every token that any rank launched.
-    pub(crate) gathered: Table,
-    /// Work over the rows whose logits are computed.
-    pub(crate) sampled: Table,
+    /// Work over rows, by which rows.
+    pub(crate) rows: Vec<(RowSet, Table)>,
     /// Work over the requests' contexts.
     pub(crate) attention: Attention,
     /// Ranks that share the tokens where each takes a part.
@@ -39,24 +34,25 @@ pub(crate) struct Stage {
 impl Stage {
     /// Kernel calls of one rank's pass.
     pub(crate) fn calls(&self, rank: &RankStep, gathered: u32) -> u32 {
-        let rows: u32 = self.tables().into_iter().zip(self.rows(rank, gathered)).map(|(table, rows)| table.calls(rows)).sum();
-        rows + self.attention.calls(rank)
+        self.tables(rank, gathered).map(|(table, rows)| table.calls(rows)).sum::<u32>() + self.attention.calls(rank)
     }
 
-    /// The tables that read rows alone.
-    pub(crate) const fn tables(&self) -> [&Table; 4] {
-        [&self.tokens, &self.split, &self.gathered, &self.sampled]
+    /// The tables with the rows each of them reads of one rank's step, where all ranks launch `gathered` tokens.
+    pub(crate) fn tables(&self, rank: &RankStep, gathered: u32) -> impl Iterator<Item = (&Table, u32)> {
+        self.rows.iter().map(move |(set, table)| (table, set.rows(rank, gathered, self.sharing)))
     }
 
-    /// The rows each of them reads of one rank's step, where all ranks launch `gathered` tokens.
-    pub(crate) const fn rows(&self, rank: &RankStep, gathered: u32) -> [u32; 4] {
-        [rank.padded_tokens, rank.padded_tokens.div_ceil(self.sharing), gathered, rank.sampled]
+    /// Calls that are launched one by one where the pieces between attention calls are replayed: attention, and what stands around
+    /// it over one kind of requests.
+    pub(crate) fn eager_calls(&self, rank: &RankStep) -> u32 {
+        let around = self.rows.iter().filter(|(set, _)| set.of_one_kind()).map(|(set, table)| table.calls(set.rows(rank, 0, 1)));
+        around.sum::<u32>() + self.attention.calls(rank)
     }
 
     /// Microseconds of all of them, by the memo.
     fn price_rows(&mut self, rank: &RankStep, gathered: u32) -> f64 {
-        let [tokens, split, gathered, sampled] = self.rows(rank, gathered);
-        self.tokens.price(tokens) + self.split.price(split) + self.gathered.price(gathered) + self.sampled.price(sampled)
+        let sharing = self.sharing;
+        self.rows.iter_mut().map(|(set, table)| table.price(set.rows(rank, gathered, sharing))).sum()
     }
 }
 
@@ -111,7 +107,7 @@ impl CompiledPlan {
             let between = self.launches.between(calls);
             let kernels = stage.price_rows(rank, gathered) + stage.attention.price(rank) + between;
             self.counts.between = (self.counts.between.0 + u64::from(calls), self.counts.between.1 + between);
-            let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
+            let dispatch = dispatch_of(&self.launches, stage, rank);
             let host = self.host.price(rank);
             self.counts.launch[rank.launch as usize].add(dispatch, kernels);
             self.counts.schedule += host.schedule;
@@ -131,9 +127,9 @@ impl CompiledPlan {
             // A copy of the attention classes keeps the counts of this plan as they are.
             let attention = stage.attention.clone().price(rank);
             let between = self.launches.between(stage.calls(rank, gathered));
-            let alike: f64 = stage.tables().into_iter().zip(stage.rows(rank, gathered)).map(|(table, rows)| table.compute(rows)).sum();
+            let alike: f64 = stage.tables(rank, gathered).map(|(table, rows)| table.compute(rows)).sum();
             let kernels = alike + attention + between;
-            let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
+            let dispatch = dispatch_of(&self.launches, stage, rank);
             let host = self.host.price(rank);
             worst = slower(worst, estimate(kernels, dispatch, host.schedule + host.prepare, host.update));
         }
@@ -142,7 +138,7 @@ impl CompiledPlan {
 
     /// Cells of the memo that hold a price.
     pub fn cells_filled(&self) -> usize {
-        self.stages.iter().flat_map(Stage::tables).map(Table::filled).sum()
+        self.stages.iter().flat_map(|stage| &stage.rows).map(|(_, table)| table.filled()).sum()
     }
 
     /// Steps priced so far.
@@ -156,8 +152,8 @@ pub(crate) fn gathered_rows(step: &StepShape) -> u32 {
     step.ranks.iter().map(|rank| rank.padded_tokens).sum()
 }
 
-pub(crate) fn dispatch_of(launches: &Launches, attention: &Attention, rank: &RankStep) -> Dispatch {
-    launches.dispatch(rank.launch, attention.calls(rank), rank.requests() as f64, rank.tokens() as f64)
+pub(crate) fn dispatch_of(launches: &Launches, stage: &Stage, rank: &RankStep) -> Dispatch {
+    launches.dispatch(rank.launch, stage.eager_calls(rank), rank.requests() as f64, rank.tokens() as f64)
 }
 
 /// Microseconds in their parts become an estimate in nanoseconds.

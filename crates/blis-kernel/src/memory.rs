@@ -47,6 +47,9 @@ fn widest_group(plan: &PoolPlan) -> Option<u32> {
     let exchanged = plan.layers.iter().filter_map(|layer| match layer.shape {
         PrimitiveShape::Collective { group, .. } => Some(group),
         PrimitiveShape::Gemm { .. }
+        | PrimitiveShape::BatchedGemm { .. }
+        | PrimitiveShape::Latent { .. }
+        | PrimitiveShape::Traffic { .. }
         | PrimitiveShape::Attention { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Stream { .. }
@@ -59,16 +62,20 @@ fn widest_group(plan: &PoolPlan) -> Option<u32> {
 fn live_bytes(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> u64 {
     let Some(rank) = step.ranks.first() else { return 0 };
     let rows = u64::from(match layer.rows {
-        RowSet::Tokens | RowSet::Requests => rank.padded_tokens,
-        RowSet::Split => rank.padded_tokens.div_ceil(sharing.max(1)),
-        RowSet::Gathered => gathered_rows(step),
-        RowSet::Sampled => rank.sampled,
+        RowSet::Requests => rank.padded_tokens,
+        RowSet::Tokens | RowSet::Split | RowSet::Gathered | RowSet::Sampled | RowSet::Decodes | RowSet::Prefills | RowSet::Cached => {
+            layer.rows.rows(rank, gathered_rows(step), sharing)
+        }
     });
     if !u32::try_from(rows).is_ok_and(|rows| layer.runs_for.contains(rows)) {
         return 0;
     }
     let per_row = match layer.shape {
         PrimitiveShape::Gemm { columns, depth, .. } => ACTIVATION_BYTES * (columns + depth),
+        PrimitiveShape::BatchedGemm { batch, columns, depth, .. } => ACTIVATION_BYTES * u64::from(batch) * (columns + depth),
+        PrimitiveShape::Latent { query_heads, kv_heads, key_dim, value_dim, .. } => {
+            ACTIVATION_BYTES * u64::from(query_heads + kv_heads) * u64::from(key_dim + value_dim)
+        }
         // Queries, keys, values and outputs.
         PrimitiveShape::Attention { query_heads, kv_heads, head_dim, .. } => {
             ACTIVATION_BYTES * 2 * u64::from(query_heads + kv_heads) * u64::from(head_dim)
@@ -80,6 +87,7 @@ fn live_bytes(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> u64 {
         }
         PrimitiveShape::Collective { bytes_per_row, .. } => 2 * bytes_per_row,
         PrimitiveShape::Stream { bytes_per_row } => bytes_per_row,
+        PrimitiveShape::Traffic { .. } => 0,
         // Logits in 16 bits and the 32-bit copy that is sampled from.
         PrimitiveShape::Sampling { vocabulary } => (ACTIVATION_BYTES + 4) * vocabulary,
     };

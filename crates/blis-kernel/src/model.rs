@@ -76,17 +76,19 @@ impl CostModel {
     }
 
     fn stage(&self, plan: &PoolPlan, stage: u32) -> Result<Stage, CompileError> {
-        let (mut tokens, mut split, mut gathered, mut sampled) = (vec![], vec![], vec![], vec![]);
-        let (mut decode, mut prefill) = (vec![], vec![]);
+        let (mut rows, mut decode, mut prefill): (Vec<(RowSet, Vec<Operation>)>, _, _) = (vec![], vec![], vec![]);
         for (layer, count) in merged(plan.layers.iter().filter(|layer| layer.stage == stage)) {
             let target = match (layer.primitive, layer.rows) {
-                (Primitive::AttentionDecode, RowSet::Requests) => &mut decode,
-                (Primitive::AttentionPrefill, RowSet::Requests) => &mut prefill,
-                (_, RowSet::Tokens) => &mut tokens,
-                (_, RowSet::Split) => &mut split,
-                (_, RowSet::Gathered) => &mut gathered,
-                (_, RowSet::Sampled) => &mut sampled,
+                (Primitive::AttentionDecode | Primitive::LatentDecode, RowSet::Requests) => &mut decode,
+                (Primitive::AttentionPrefill | Primitive::LatentPrefill, RowSet::Requests) => &mut prefill,
                 (_, RowSet::Requests) => return Err(misfit(layer)),
+                (_, set) => {
+                    let known = rows.iter().position(|(other, _)| *other == set).unwrap_or(rows.len());
+                    if known == rows.len() {
+                        rows.push((set, Vec::new()));
+                    }
+                    &mut rows[known].1
+                }
             };
             if !fits(layer) {
                 return Err(misfit(layer));
@@ -95,14 +97,8 @@ impl CostModel {
                 target.push(Operation::new(layer, count, &self.coefficients, &self.figures, self.balance)?);
             }
         }
-        Ok(Stage {
-            tokens: Table::new(tokens),
-            split: Table::new(split),
-            gathered: Table::new(gathered),
-            sampled: Table::new(sampled),
-            sharing: plan.layout.tensor.max(1),
-            attention: Attention::new(decode, prefill),
-        })
+        let rows = rows.into_iter().map(|(set, operations)| (set, Table::new(operations))).collect();
+        Ok(Stage { rows, sharing: plan.layout.tensor.max(1), attention: Attention::new(decode, prefill) })
     }
 }
 
@@ -130,9 +126,14 @@ fn fits(layer: &LoweredLayer) -> bool {
     let over_requests = layer.rows == RowSet::Requests;
     match layer.primitive {
         Primitive::Gemm => matches!(layer.shape, PrimitiveShape::Gemm { .. }) && !over_requests,
+        Primitive::BatchedGemm => matches!(layer.shape, PrimitiveShape::BatchedGemm { .. }) && !over_requests,
+        Primitive::LatentPrefill | Primitive::LatentDecode => {
+            matches!(layer.shape, PrimitiveShape::Latent { .. }) && over_requests && layer.runs_for == RowRange::ALL
+        }
         Primitive::AttentionPrefill | Primitive::AttentionDecode => {
             matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests && layer.runs_for == RowRange::ALL
         }
+        Primitive::Beside => matches!(layer.shape, PrimitiveShape::Traffic { .. }) && !over_requests,
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
         Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter => {
             matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests

@@ -41,7 +41,10 @@ impl Operation {
         let group = match layer.shape {
             PrimitiveShape::Collective { group, .. } => Some(group),
             PrimitiveShape::Gemm { .. }
+            | PrimitiveShape::BatchedGemm { .. }
             | PrimitiveShape::Attention { .. }
+            | PrimitiveShape::Latent { .. }
+            | PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Moe { .. }
             | PrimitiveShape::Stream { .. }
             | PrimitiveShape::Sampling { .. } => None,
@@ -70,8 +73,10 @@ impl Operation {
     pub(crate) fn inputs(&self, rows: f64) -> Inputs {
         let fixed = self.fixed;
         match self.shape {
-            PrimitiveShape::Gemm { .. } | PrimitiveShape::Sampling { .. } => fixed.with(Input::Rows, rows),
-            PrimitiveShape::Attention { .. } => fixed,
+            PrimitiveShape::Gemm { .. } | PrimitiveShape::BatchedGemm { .. } | PrimitiveShape::Sampling { .. } => {
+                fixed.with(Input::Rows, rows)
+            }
+            PrimitiveShape::Attention { .. } | PrimitiveShape::Latent { .. } | PrimitiveShape::Traffic { .. } => fixed,
             PrimitiveShape::Moe { top_k, .. } => {
                 let placement = self.placement.as_ref().expect("work with experts has a placement");
                 let load = placement.busiest(self.balance, top_k, rows);
@@ -92,7 +97,10 @@ fn placement(shape: &PrimitiveShape) -> Option<Placement> {
     match *shape {
         PrimitiveShape::Moe { experts, local_experts, .. } => Some(Placement::new(experts, local_experts)),
         PrimitiveShape::Gemm { .. }
+        | PrimitiveShape::BatchedGemm { .. }
         | PrimitiveShape::Attention { .. }
+        | PrimitiveShape::Latent { .. }
+        | PrimitiveShape::Traffic { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
@@ -106,7 +114,11 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
         Primitive::Gemm
         | Primitive::AttentionPrefill
         | Primitive::AttentionDecode
+        | Primitive::BatchedGemm
+        | Primitive::LatentPrefill
+        | Primitive::LatentDecode
         | Primitive::MoeExperts
+        | Primitive::Beside
         | Primitive::AllReduce
         | Primitive::Norm
         | Primitive::Activation
@@ -119,9 +131,14 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
 /// The label coefficients are scoped by; none where the shape has no format.
 fn format_label(shape: &PrimitiveShape) -> Option<String> {
     match shape {
-        PrimitiveShape::Gemm { format, .. } | PrimitiveShape::Moe { format, .. } => Some(format.label()),
-        PrimitiveShape::Attention { kv_format, .. } => Some(kv_format.as_str().to_owned()),
-        PrimitiveShape::Collective { .. } | PrimitiveShape::Stream { .. } | PrimitiveShape::Sampling { .. } => None,
+        PrimitiveShape::Gemm { format, .. } | PrimitiveShape::BatchedGemm { format, .. } | PrimitiveShape::Moe { format, .. } => {
+            Some(format.label())
+        }
+        PrimitiveShape::Attention { kv_format: format, .. } | PrimitiveShape::Latent { format, .. } => Some(format.as_str().to_owned()),
+        PrimitiveShape::Traffic { .. }
+        | PrimitiveShape::Collective { .. }
+        | PrimitiveShape::Stream { .. }
+        | PrimitiveShape::Sampling { .. } => None,
     }
 }
 
@@ -135,6 +152,25 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
             .with(Input::WeightBytes, format.weights.stored_bytes(columns, depth) as f64)
             .with(Input::InputBytes, input_bytes(format))
             .with(Input::Peak, peak(format.activations)?),
+        // One call whose rows are as wide as all its products together.
+        PrimitiveShape::BatchedGemm { batch, columns, depth, format } => chip
+            .with(Input::Columns, f64::from(batch) * columns as f64)
+            .with(Input::Depth, depth as f64)
+            .with(Input::WeightBytes, f64::from(batch) * format.weights.stored_bytes(columns, depth) as f64)
+            .with(Input::InputBytes, f64::from(batch) * input_bytes(format))
+            .with(Input::Peak, peak(format.activations)?),
+        PrimitiveShape::Latent { query_heads, kv_heads, key_dim, value_dim, format, .. } => {
+            let latent = kv_heads == 1;
+            let head_dim = if latent { f64::from(key_dim) } else { f64::from(key_dim + value_dim) / 2.0 };
+            chip.with(Input::QueryHeads, f64::from(query_heads))
+                .with(Input::KvHeads, f64::from(kv_heads))
+                // Keys and values written out are read, and multiplied, once each.
+                .with(Input::HeadDim, head_dim)
+                .with(Input::ValueDim, f64::from(value_dim))
+                .with(Input::Window, 0.0)
+                .with(Input::ElementBytes, format.parts().bits_per_element() / 8.0)
+                .with(Input::Peak, peak(format)?)
+        }
         PrimitiveShape::Attention { query_heads, kv_heads, head_dim, window, kv_format, .. } => chip
             .with(Input::QueryHeads, f64::from(query_heads))
             .with(Input::KvHeads, f64::from(kv_heads))
@@ -155,6 +191,7 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
                 .with(Input::Peak, peak(format.activations)?)
         }
         PrimitiveShape::Collective { group, .. } => chip.with(Input::Ranks, f64::from(group)),
+        PrimitiveShape::Traffic { bytes } => chip.with(Input::Bytes, bytes as f64),
         PrimitiveShape::Stream { .. } => chip,
         PrimitiveShape::Sampling { vocabulary } => chip.with(Input::Vocabulary, vocabulary as f64),
     })

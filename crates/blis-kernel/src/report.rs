@@ -85,7 +85,7 @@ impl CompiledPlan {
         let gathered = gathered_rows(step);
         for rank in &step.ranks {
             let before = lines.len();
-            for (table, rows) in stage.tables().into_iter().zip(stage.rows(rank, gathered)) {
+            for (table, rows) in stage.tables(rank, gathered) {
                 let run = table.over(rows).filter(|_| rows > 0);
                 lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
             }
@@ -96,7 +96,7 @@ impl CompiledPlan {
             }
             let calls = stage.calls(rank, gathered);
             lines.push(of_wait(&self.launches.node, self.launches.between(calls), u64::from(calls)));
-            let dispatch = dispatch_of(&self.launches, &stage.attention, rank);
+            let dispatch = dispatch_of(&self.launches, stage, rank);
             let kernels: f64 = lines.iter().skip(before).map(|line| line.ns / 1e3).sum();
             if dispatch.rest > kernels {
                 lines.push(of_wait(self.launch_term(rank.launch), dispatch.rest - kernels, 1));
@@ -114,7 +114,7 @@ impl CompiledPlan {
     pub fn totals(&self) -> PriceTotals {
         let mut lines = Vec::new();
         for stage in &self.stages {
-            for table in stage.tables() {
+            for (_, table) in &stage.rows {
                 lines.extend(of_table(table));
             }
             let decode = stage.attention.decode.iter().map(|class| (&class.operation, &class.tally));

@@ -120,6 +120,17 @@ impl FormName {
                     ]
                 }
             }
+            Self::LatentDecode => {
+                const {
+                    &[
+                        LATENCY,
+                        MEMORY_EFFICIENCY,
+                        COMPUTE_EFFICIENCY,
+                        SHARPNESS,
+                        required("unit_time", Unit::Microseconds, Kind::NonNegative),
+                    ]
+                }
+            }
             Self::Moe => {
                 const {
                     &[
@@ -181,6 +192,17 @@ impl FormName {
                 Input::KvHeads,
                 Input::QueryHeads,
                 Input::HeadDim,
+                Input::ElementBytes,
+                Input::Bandwidth,
+                Input::Peak,
+            ],
+            Self::LatentDecode => &[
+                Input::Requests,
+                Input::Context,
+                Input::MeanContext,
+                Input::QueryHeads,
+                Input::HeadDim,
+                Input::ValueDim,
                 Input::ElementBytes,
                 Input::Bandwidth,
                 Input::Peak,

@@ -103,6 +103,7 @@ fn check_boundary(entry: &Entry, at: &mut Place<'_>) {
         Family::Gemm
         | Family::AttentionPrefill
         | Family::AttentionDecode
+        | Family::Latent
         | Family::Moe
         | Family::Collective
         | Family::Elementwise

@@ -45,8 +45,16 @@ vocabulary!(
         AttentionPrefill = "attention.prefill",
         /// Attention of requests with one new token.
         AttentionDecode = "attention.decode",
+        /// Several equal matrix multiplications in one call.
+        BatchedGemm = "gemm.batched",
+        /// Latent attention of requests with several new tokens.
+        LatentPrefill = "latent.prefill",
+        /// Latent attention of requests with one new token.
+        LatentDecode = "latent.decode",
         /// The experts of a mixture.
         MoeExperts = "moe.experts",
+        /// Weights that a second stream reads beside the experts.
+        Beside = "moe.beside",
         /// A sum left on every rank of a group.
         AllReduce = "collective.all_reduce",
         /// A concatenation left on every rank of a group.
@@ -103,6 +111,8 @@ vocabulary!(
         AttentionPrefill = "attention_prefill",
         /// Attention over one new token.
         AttentionDecode = "attention_decode",
+        /// Latent attention and the batched products around it.
+        Latent = "latent",
         /// Experts.
         Moe = "moe",
         /// Collectives.
@@ -129,6 +139,8 @@ vocabulary!(
         AttentionDecode = "attention_decode",
         /// Attention with several new tokens per request.
         AttentionPrefill = "attention_prefill",
+        /// Latent attention with one new token per request.
+        LatentDecode = "latent_decode",
         /// The experts of one layer.
         Moe = "moe",
         /// A collective by algorithm range.
@@ -169,6 +181,8 @@ vocabulary!(
         QueryHeads = "query_heads",
         /// Elements of one head.
         HeadDim = "head_dim",
+        /// Elements of a value head that differ in number from those of a key head.
+        ValueDim = "value_dim",
         /// Stored bytes of one key or value element.
         ElementBytes = "element_bytes",
         /// 1 where a window cuts what any request sees, else 0.
@@ -260,9 +274,12 @@ impl Subject {
             Self::Gemm => &[FormName::Matmul],
             Self::AttentionPrefill => &[FormName::AttentionPrefill],
             Self::AttentionDecode => &[FormName::AttentionDecode],
+            Self::BatchedGemm => &[FormName::Matmul],
+            Self::LatentPrefill => &[FormName::AttentionPrefill],
+            Self::LatentDecode => &[FormName::LatentDecode],
             Self::MoeExperts => &[FormName::Moe],
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => &[FormName::Collective],
-            Self::Norm | Self::Activation | Self::Rope | Self::Embedding => &[FormName::Stream],
+            Self::Beside | Self::Norm | Self::Activation | Self::Rope | Self::Embedding => &[FormName::Stream],
             Self::Sampling => &[FormName::Sampling],
             Self::GraphFull
             | Self::GraphPiecewise
@@ -284,6 +301,7 @@ impl Subject {
             Self::Gemm => Family::Gemm,
             Self::AttentionPrefill => Family::AttentionPrefill,
             Self::AttentionDecode => Family::AttentionDecode,
+            Self::BatchedGemm | Self::LatentPrefill | Self::LatentDecode | Self::Beside => Family::Latent,
             Self::MoeExperts => Family::Moe,
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
@@ -303,7 +321,11 @@ impl From<Primitive> for Subject {
             Primitive::Gemm => Self::Gemm,
             Primitive::AttentionPrefill => Self::AttentionPrefill,
             Primitive::AttentionDecode => Self::AttentionDecode,
+            Primitive::BatchedGemm => Self::BatchedGemm,
+            Primitive::LatentPrefill => Self::LatentPrefill,
+            Primitive::LatentDecode => Self::LatentDecode,
             Primitive::MoeExperts => Self::MoeExperts,
+            Primitive::Beside => Self::Beside,
             Primitive::AllReduce => Self::AllReduce,
             Primitive::AllGather => Self::AllGather,
             Primitive::ReduceScatter => Self::ReduceScatter,

@@ -40,6 +40,9 @@ pub fn plan(plan: &PoolPlan) -> String {
             RowSet::Gathered => "gathered",
             RowSet::Sampled => "sampled",
             RowSet::Requests => "requests",
+            RowSet::Decodes => "decodes",
+            RowSet::Prefills => "prompts",
+            RowSet::Cached => "cached",
         };
         let kernel = format!("{}/{}", layer.kernel.library, layer.kernel.variant);
         grid.row([&count(calls), layer.primitive.as_str(), &kernel, &shape(&layer.shape), rows]);
@@ -172,6 +175,13 @@ fn shape(shape: &PrimitiveShape) -> String {
         PrimitiveShape::Gemm { columns, depth, format } => {
             format!("{depth} x {columns}, {} x {}", format.activations.as_str(), format.weights.as_str())
         }
+        PrimitiveShape::BatchedGemm { batch, columns, depth, format } => {
+            format!("{batch} of {depth} x {columns}, {} x {}", format.activations.as_str(), format.weights.as_str())
+        }
+        PrimitiveShape::Latent { query_heads, kv_heads, key_dim, value_dim, format, .. } => {
+            format!("{query_heads}/{kv_heads} heads of {key_dim} and {value_dim}, {}", format.as_str())
+        }
+        PrimitiveShape::Traffic { bytes: read } => format!("{} a call", bytes(read)),
         PrimitiveShape::Attention { query_heads, kv_heads, head_dim, window, sinks, kv_format, .. } => {
             let window = if window == 0 { String::new() } else { format!(", window {window}") };
             let sinks = if sinks { ", sinks" } else { "" };

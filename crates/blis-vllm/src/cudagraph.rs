@@ -1,9 +1,11 @@
 //! Which captured graph a step replays, and to what size it is padded.
 //!
 //! upstream: vllm `v1/worker/gpu/cudagraph_utils.py::CudaGraphManager._init_candidates`, `dispatch`; `v1/worker/utils.py::get_uniform_decode_token_count`
+//! upstream: vllm `v1/cudagraph_dispatcher.py::CudagraphDispatcher.dispatch`, `v1/worker/gpu_model_runner.py::GPUModelRunner._is_uniform_decode`
 //!
-//! The rules of the second model runner, the default. Per token count: first the smallest graph of the whole pass, if its condition
-//! holds, then the smallest piecewise graph, else no graph and no padding.
+//! Per token count: first the smallest graph of the whole pass, if its condition holds, then the smallest piecewise graph, else no
+//! graph and no padding. The two model runners differ in one thing only: the first takes any batch of one token per request for
+//! decodes, also a prompt of one token.
 //!
 //! Ranks in lockstep agree: if any runs without a graph, all do, each on its own tokens; else all pad to what the largest needs.
 //! upstream: vllm `v1/worker/gpu/dp_utils.py::sync_cudagraph_and_dp_padding`
@@ -22,6 +24,7 @@ pub struct CudaGraphs {
     /// Whether a graph of the whole pass takes batches with prompts too.
     full_takes_prompts: bool,
     max_num_seqs: u32,
+    judges_by_tokens: bool,
     /// The smallest graph of at least so many tokens, by token count; 0 where none is large enough.
     smallest_full: Vec<u32>,
     smallest_piecewise: Vec<u32>,
@@ -72,7 +75,19 @@ impl CudaGraphs {
             piecewise,
             full_takes_prompts: !separate,
             max_num_seqs,
+            judges_by_tokens: false,
         }
+    }
+
+    /// The same under the first model runner.
+    #[must_use]
+    pub fn of_first_runner(self) -> Self {
+        Self { judges_by_tokens: true, ..self }
+    }
+
+    /// Whether a batch of one token per request counts as decodes whatever the requests have cached.
+    pub const fn judges_by_tokens(&self) -> bool {
+        self.judges_by_tokens
     }
 
     /// Token counts with a graph of the whole pass, ascending.

@@ -31,14 +31,9 @@ impl AttentionDecode {
         }
     }
 
-    /// Tokens the mean request attends to.
-    pub(super) fn mean_context(x: &Inputs) -> f64 {
-        (x.get(Input::Context) / x.get(Input::Requests)).max(1.0)
-    }
-
     /// One call, in its parts.
     pub fn parts(&self, x: &Inputs) -> Parts {
-        let x = &x.with(Input::MeanContext, Self::mean_context(x));
+        let x = &x.with(Input::MeanContext, mean_context(x));
         let windowed = x.get(Input::Windowed);
         let units = x.get(Input::Requests) * x.get(Input::KvHeads);
         let unit_time = self.unit_time.at(x) + windowed * self.window_unit_time.at(x);
@@ -47,4 +42,9 @@ impl AttentionDecode {
         let memory = read / (x.get(Input::Bandwidth) * self.memory_efficiency.at(x));
         Parts { latency: self.latency.at(x) + windowed * self.window_latency.at(x), body: unit_time * units + memory }
     }
+}
+
+/// Tokens the mean request attends to.
+pub(super) fn mean_context(x: &Inputs) -> f64 {
+    (x.get(Input::Context) / x.get(Input::Requests)).max(1.0)
 }

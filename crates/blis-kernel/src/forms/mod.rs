@@ -6,6 +6,7 @@
 mod attention_decode;
 mod attention_prefill;
 mod collective;
+mod latent_decode;
 mod matmul;
 mod moe;
 mod per_unit;
@@ -20,6 +21,7 @@ use blis_registry::vocabulary::{FormName, Input};
 pub use attention_decode::AttentionDecode;
 pub use attention_prefill::{AttentionPrefill, Rows, attention_pairs};
 pub use collective::Collective;
+pub use latent_decode::LatentDecode;
 pub use matmul::Matmul;
 pub use moe::Moe;
 pub use per_unit::PerUnit;
@@ -38,6 +40,8 @@ pub enum Form {
     AttentionDecode(AttentionDecode),
     /// Attention with several new tokens per request.
     AttentionPrefill(AttentionPrefill),
+    /// Latent attention with one new token per request.
+    LatentDecode(LatentDecode),
     /// The experts of one layer.
     Moe(Moe),
     /// A collective.
@@ -83,6 +87,7 @@ impl Form {
             FormName::Matmul => Self::Matmul(Matmul::read(entry, fixed)),
             FormName::AttentionDecode => Self::AttentionDecode(AttentionDecode::read(entry, fixed)),
             FormName::AttentionPrefill => Self::AttentionPrefill(AttentionPrefill::read(entry, fixed)),
+            FormName::LatentDecode => Self::LatentDecode(LatentDecode::read(entry, fixed)),
             FormName::Moe => Self::Moe(Moe::read(entry, fixed)),
             FormName::Collective => Self::Collective(Collective::read(entry)),
             FormName::Stream => Self::Stream(Stream::read(entry, fixed)),
@@ -95,11 +100,12 @@ impl Form {
     /// The value of an input that a range may be stated over, whether a caller sets it or it follows from others.
     pub(crate) fn input(&self, input: Input, inputs: &Inputs) -> f64 {
         match self {
-            Self::AttentionDecode(_) if input == Input::MeanContext => AttentionDecode::mean_context(inputs),
+            Self::AttentionDecode(_) | Self::LatentDecode(_) if input == Input::MeanContext => attention_decode::mean_context(inputs),
             Self::Moe(_) if input == Input::RowsPerExpert => Moe::rows_per_expert(inputs),
             Self::Matmul(_)
             | Self::AttentionDecode(_)
             | Self::AttentionPrefill(_)
+            | Self::LatentDecode(_)
             | Self::Moe(_)
             | Self::Collective(_)
             | Self::Stream(_)
@@ -117,6 +123,7 @@ impl Form {
             Self::Matmul(form) => whole(form.microseconds(inputs)),
             Self::AttentionDecode(form) => form.parts(inputs),
             Self::AttentionPrefill(form) => form.parts(inputs),
+            Self::LatentDecode(form) => form.parts(inputs),
             Self::Moe(form) => whole(form.microseconds(inputs)),
             Self::Collective(form) => whole(form.microseconds(inputs)),
             Self::Stream(form) => whole(form.microseconds(inputs)),

@@ -47,7 +47,7 @@ fn attention(kv_group: u32, window: u32) -> PrimitiveShape {
     PrimitiveShape::Attention { query_heads: 16, kv_heads: 2, head_dim: 64, kv_group, window, sinks: true, kv_format: FormatName::Bf16 }
 }
 
-/// A mixture of experts with alternating windows on four ranks, as an engine would lower it: one of everything that is priced.
+/// A mixture of experts with alternating windows on four ranks, as an engine would lower it.
 pub(crate) fn mixture(hardware: &str) -> PoolPlan {
     let (attention_kernel, experts) = match chip(hardware).compute_capability.value {
         (9, 0) => (("flash-attn/fa3", "flash-attn/fa3"), "openai-triton/mxfp4"),
@@ -104,6 +104,32 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
         profiling: StepShape { ranks: vec![prefill(8192, 0, Launch::Eager)], stage: 0 },
         in_flight: 2,
     }
+}
+
+/// The same with a layer of latent attention and experts that a second stream runs behind it: one of everything that is priced.
+pub(crate) fn everything(hardware: &str) -> PoolPlan {
+    let format = MatmulFormat::BF16;
+    let product = |columns, depth| PrimitiveShape::BatchedGemm { batch: 16, columns, depth, format };
+    let latent = |kv_heads, key_dim, value_dim| PrimitiveShape::Latent {
+        query_heads: 16,
+        kv_heads,
+        key_dim,
+        value_dim,
+        kv_group: 1,
+        format: FormatName::Bf16,
+    };
+    let stream = PrimitiveShape::Stream { bytes_per_row: 2 * 576 };
+    let more = [
+        layer(36, Primitive::Gemm, "cublas/linear", gemm(16 * 256, 512), RowSet::Prefills),
+        layer(36, Primitive::Activation, "torch/copy", stream, RowSet::Cached),
+        layer(36, Primitive::LatentPrefill, "flash-attn/fa3", latent(16, 192, 128), RowSet::Requests),
+        layer(36, Primitive::BatchedGemm, "cublas/batched", product(512, 128), RowSet::Decodes),
+        layer(36, Primitive::LatentDecode, "flash-attn/fa3-mla-decode", latent(1, 576, 512), RowSet::Requests),
+        layer(36, Primitive::Beside, "vllm/shared-experts-stream", PrimitiveShape::Traffic { bytes: 3 << 20 }, RowSet::Tokens),
+    ];
+    let mut plan = mixture(hardware);
+    plan.layers.extend(more);
+    plan
 }
 
 fn kv_group(layers: u32, window: u32) -> KvGroup {

@@ -15,7 +15,7 @@ use blis_registry::entry::CoefficientSetKind;
 use blis_registry::vocabulary::{Family, Subject};
 use blis_registry::{ChipCoefficients, CoefficientSet, Registry};
 
-use crate::fixture::{chip, decode, mixed, mixture, model, prefill};
+use crate::fixture::{chip, decode, everything, mixed, model, prefill};
 
 /// Fields that no price depends on, with the reason; may only shrink.
 const NOT_PRICED: &[(&str, &str)] = &[
@@ -40,10 +40,11 @@ const NOT_PRICED: &[(&str, &str)] = &[
     ("layer.kernel.toolkit", "no entry is scoped by a toolkit yet"),
     ("attention.kv_group", "a reference into plan.kv"),
     ("attention.sinks", "no measurement tells a call with sinks from one without"),
+    ("latent.kv_group", "a reference into plan.kv"),
 ];
 
 /// The most entries the list above may have.
-const NOT_PRICED_AT_MOST: usize = 21;
+const NOT_PRICED_AT_MOST: usize = 22;
 
 /// Everything the cost model answers about a plan and some steps.
 fn answers(model: &CostModel, plan: &PoolPlan, shapes: &[StepShape]) -> String {
@@ -131,6 +132,17 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("attention.window", |plan| in_shapes!(plan, Attention, window => *window += 256)),
     ("attention.sinks", |plan| in_shapes!(plan, Attention, sinks => *sinks = !*sinks)),
     ("attention.kv_format", |plan| in_shapes!(plan, Attention, kv_format => *kv_format = FormatName::Fp8)),
+    ("batched_gemm.batch", |plan| in_shapes!(plan, BatchedGemm, batch => *batch *= 2)),
+    ("batched_gemm.columns", |plan| in_shapes!(plan, BatchedGemm, columns => *columns += 64)),
+    ("batched_gemm.depth", |plan| in_shapes!(plan, BatchedGemm, depth => *depth += 64)),
+    ("batched_gemm.format", |plan| in_shapes!(plan, BatchedGemm, format => format.weights = FormatName::Fp8)),
+    ("latent.query_heads", |plan| in_shapes!(plan, Latent, query_heads => *query_heads *= 2)),
+    ("latent.kv_heads", |plan| in_shapes!(plan, Latent, kv_heads => *kv_heads *= 2)),
+    ("latent.key_dim", |plan| in_shapes!(plan, Latent, key_dim => *key_dim += 64)),
+    ("latent.value_dim", |plan| in_shapes!(plan, Latent, value_dim => *value_dim += 64)),
+    ("latent.kv_group", |plan| in_shapes!(plan, Latent, kv_group => *kv_group = 1 - *kv_group)),
+    ("latent.format", |plan| in_shapes!(plan, Latent, format => *format = FormatName::Fp8)),
+    ("traffic.bytes", |plan| in_shapes!(plan, Traffic, bytes => *bytes *= 2)),
     ("moe.experts", |plan| in_shapes!(plan, Moe, experts => *experts *= 2)),
     ("moe.local_experts", |plan| in_shapes!(plan, Moe, local_experts => *local_experts /= 2)),
     ("moe.top_k", |plan| in_shapes!(plan, Moe, top_k => *top_k += 1)),
@@ -174,6 +186,9 @@ fn take_apart(plan: &PoolPlan) {
     let KernelImpl { library: _, variant: _, code_hash: _, toolkit: _ } = kernel;
     match shape {
         PrimitiveShape::Gemm { columns: _, depth: _, format: _ }
+        | PrimitiveShape::BatchedGemm { batch: _, columns: _, depth: _, format: _ }
+        | PrimitiveShape::Latent { query_heads: _, kv_heads: _, key_dim: _, value_dim: _, kv_group: _, format: _ }
+        | PrimitiveShape::Traffic { bytes: _ }
         | PrimitiveShape::Moe { experts: _, local_experts: _, top_k: _, hidden: _, intermediate: _, gated: _, format: _ }
         | PrimitiveShape::Attention { query_heads: _, kv_heads: _, head_dim: _, kv_group: _, window: _, sinks: _, kv_format: _ }
         | PrimitiveShape::Collective { group: _, bytes_per_row: _ }
@@ -184,7 +199,7 @@ fn take_apart(plan: &PoolPlan) {
 
 #[test]
 fn every_field_of_a_plan_changes_a_price_or_is_listed_as_not_priced() {
-    let (model, plan, shapes) = (model("h200"), mixture("h200"), steps());
+    let (model, plan, shapes) = (model("h200"), everything("h200"), steps());
     let before = answers(model, &plan, &shapes);
     let listed = |field: &str| NOT_PRICED.iter().any(|(name, _)| *name == field);
     take_apart(&plan);
@@ -220,7 +235,7 @@ fn every_field_of_a_step_changes_its_price() {
         ("padded_tokens", |step| step.ranks[0].padded_tokens += 8),
         ("launch", |step| step.ranks[0].launch = Launch::Full),
     ];
-    let mut plan = mixture("h200");
+    let mut plan = everything("h200");
     plan.layout.pipeline = 2;
     plan.layers.iter_mut().filter(|layer| (10..30).contains(&layer.layer)).for_each(|layer| layer.stage = 1);
     let mut compiled = model("h200").compile(&plan).unwrap();
@@ -240,7 +255,7 @@ fn every_field_of_a_step_changes_its_price() {
 fn scaled(subject: Subject) -> ChipCoefficients {
     let mut entries = Registry::embedded().chip("h200").expect("the shipped registry is valid").entries().to_vec();
     for entry in entries.iter_mut().filter(|entry| entry.primitive == subject) {
-        entry.coefficients.values_mut().filter(|coefficient| coefficient.value > 1.0).for_each(|coefficient| coefficient.value *= 1.5);
+        entry.coefficients.values_mut().for_each(|coefficient| coefficient.value *= if coefficient.value > 1.0 { 1.5 } else { 0.9 });
         for curve in entry.curves.values_mut() {
             curve.points.iter_mut().for_each(|point| point.1 *= 0.9);
         }
@@ -253,7 +268,7 @@ fn scaled(subject: Subject) -> ChipCoefficients {
 
 #[test]
 fn every_family_of_coefficients_changes_a_price() {
-    let (plan, shapes) = (mixture("h200"), steps());
+    let (plan, shapes) = (everything("h200"), steps());
     let before = answers(model("h200"), &plan, &shapes);
     for &subject in Subject::ALL {
         let model = CostModel::new(&chip("h200"), scaled(subject), RoutingBalance::Uniform);
@@ -265,5 +280,5 @@ fn every_family_of_coefficients_changes_a_price() {
 fn the_balance_of_routing_changes_a_price() {
     let coefficients = model("h200").coefficients().clone();
     let skewed = CostModel::new(&chip("h200"), coefficients, RoutingBalance::PowerLaw { exponent: 1.0 });
-    assert_ne!(answers(&skewed, &mixture("h200"), &steps()), answers(model("h200"), &mixture("h200"), &steps()));
+    assert_ne!(answers(&skewed, &everything("h200"), &steps()), answers(model("h200"), &everything("h200"), &steps()));
 }

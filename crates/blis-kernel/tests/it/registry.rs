@@ -83,8 +83,16 @@ fn every_entry_can_be_selected_by_some_plan() {
             if let Some(scope) = &entry.kernel {
                 assert!(kernels.iter().any(|kernel| scope.covers(kernel)), "{chip}: no engine names the kernel of {}", entry.name);
             }
-            let states_format =
-                matches!(entry.primitive, Subject::Gemm | Subject::MoeExperts | Subject::AttentionPrefill | Subject::AttentionDecode);
+            let states_format = matches!(
+                entry.primitive,
+                Subject::Gemm
+                    | Subject::MoeExperts
+                    | Subject::AttentionPrefill
+                    | Subject::AttentionDecode
+                    | Subject::BatchedGemm
+                    | Subject::LatentPrefill
+                    | Subject::LatentDecode
+            );
             let listed = SCOPED_IN_VAIN.contains(&entry.name.as_str());
             assert!(entry.format.is_none() || states_format || listed, "{chip}: no plan states the format of {}", entry.name);
         }

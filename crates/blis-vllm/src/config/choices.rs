@@ -164,6 +164,32 @@ choice! {
         TritonAttn = "TRITON_ATTN",
         /// PyTorch's flex attention.
         FlexAttention = "FLEX_ATTENTION",
+        /// FlashInfer's latent attention.
+        FlashinferMla = "FLASHINFER_MLA",
+        /// TokenSpeed's latent attention.
+        TokenspeedMla = "TOKENSPEED_MLA",
+        /// vLLM's CUTLASS latent attention.
+        CutlassMla = "CUTLASS_MLA",
+        /// FlashAttention's latent attention.
+        FlashAttnMla = "FLASH_ATTN_MLA",
+        /// FlashMLA.
+        FlashMla = "FLASHMLA",
+        /// vLLM's Triton latent attention.
+        TritonMla = "TRITON_MLA",
+    }
+}
+
+choice! {
+    /// What prompts of latent attention run.
+    MlaPrefillBackend {
+        /// FlashAttention.
+        FlashAttn = "FLASH_ATTN",
+        /// FlashInfer's CUTLASS kernel.
+        Flashinfer = "FLASHINFER",
+        /// TensorRT-LLM's kernel in FlashInfer.
+        TrtllmRagged = "TRTLLM_RAGGED",
+        /// TokenSpeed's.
+        TokenspeedMla = "TOKENSPEED_MLA",
     }
 }
 

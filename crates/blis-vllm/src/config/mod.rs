@@ -23,7 +23,7 @@ mod value;
 
 pub use choices::{
     AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, KvCacheDtype, LinearBackend,
-    MatmulPrecision, MoeBackend, SchedulingPolicy,
+    MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
 };
 pub use error::{ConfigError, Place};
 pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::choices::{
     AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, KvCacheDtype, LinearBackend,
-    MatmulPrecision, MoeBackend, SchedulingPolicy,
+    MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
 };
 use super::setting::Setting;
 
@@ -34,6 +34,8 @@ pub struct Resolved {
     pub compilation: CompilationSettings,
     /// Attention.
     pub attention: AttentionSettings,
+    /// Whether upstream's second model runner, its default, runs steps.
+    pub model_runner_v2: bool,
     /// Choices among the other kernels and collectives.
     pub kernels: KernelSettings,
     /// Where every value came from, in a fixed order.
@@ -207,6 +209,10 @@ pub struct AttentionSettings {
     pub use_trtllm_attention: Option<bool>,
     /// Whether the backends ask for a KV cache in which the layers of a block lie side by side.
     pub packs_pages: bool,
+    /// What prompts of latent attention run; absent where no layer has it.
+    pub mla_prefill: Option<MlaPrefillBackend>,
+    /// Whether prompts of latent attention run in 8 bits.
+    pub mla_prefill_fp8: bool,
     /// Whether queries stay unquantised over an fp8 KV cache.
     pub disable_flashinfer_q_quantization: bool,
 }

@@ -129,6 +129,10 @@ pub enum Setting {
     AttentionConfigUseTrtllmAttention,
     /// `attention_config.disable_flashinfer_q_quantization`
     AttentionConfigDisableFlashinferQQuantization,
+    /// `attention_config.mla_prefill_backend`
+    AttentionConfigMlaPrefillBackend,
+    /// `attention_config.use_prefill_query_quantization`
+    AttentionConfigUsePrefillQueryQuantization,
     /// `quantization_config.moe.activation`
     QuantizationConfigMoeActivation,
     /// `kernel_config.enable_flashinfer_autotune`
@@ -165,6 +169,8 @@ pub enum Setting {
     VllmAllreduceUseFlashinfer,
     /// `VLLM_USE_NCCL_SYMM_MEM`
     VllmUseNcclSymmMem,
+    /// `VLLM_USE_V2_MODEL_RUNNER`
+    VllmUseV2ModelRunner,
     /// `VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS`
     VllmMemoryProfilerEstimateCudagraphs,
 }
@@ -234,6 +240,8 @@ impl Setting {
         Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph,
         Setting::AttentionConfigUseTrtllmAttention,
         Setting::AttentionConfigDisableFlashinferQQuantization,
+        Setting::AttentionConfigMlaPrefillBackend,
+        Setting::AttentionConfigUsePrefillQueryQuantization,
         Setting::QuantizationConfigMoeActivation,
         Setting::KernelConfigEnableFlashinferAutotune,
         Setting::KernelConfigMoeBackend,
@@ -252,6 +260,7 @@ impl Setting {
         Setting::VllmAllreduceUseSymmMem,
         Setting::VllmAllreduceUseFlashinfer,
         Setting::VllmUseNcclSymmMem,
+        Setting::VllmUseV2ModelRunner,
         Setting::VllmMemoryProfilerEstimateCudagraphs,
     ];
 
@@ -319,6 +328,8 @@ impl Setting {
         "attention_config.flash_attn_max_num_splits_for_cuda_graph",
         "attention_config.use_trtllm_attention",
         "attention_config.disable_flashinfer_q_quantization",
+        "attention_config.mla_prefill_backend",
+        "attention_config.use_prefill_query_quantization",
         "quantization_config.moe.activation",
         "kernel_config.enable_flashinfer_autotune",
         "kernel_config.moe_backend",
@@ -337,6 +348,7 @@ impl Setting {
         "VLLM_ALLREDUCE_USE_SYMM_MEM",
         "VLLM_ALLREDUCE_USE_FLASHINFER",
         "VLLM_USE_NCCL_SYMM_MEM",
+        "VLLM_USE_V2_MODEL_RUNNER",
         "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",
     ];
 

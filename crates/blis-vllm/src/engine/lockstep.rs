@@ -18,7 +18,7 @@ use super::coordinator::{Counts, Notice, StartWave};
 use super::core::{Core, Phase, prefill_tokens, requests};
 use super::recorder::LockstepState;
 use super::{Around, shape};
-use crate::cudagraph::{Dispatch, RankBatch};
+use crate::cudagraph::{CudaGraphs, Dispatch, RankBatch};
 use crate::sched::batch::Batch;
 
 /// Where a core stands with the others.
@@ -247,7 +247,7 @@ fn describe(held: &[(SimTime, Option<Batch>)], around: &mut Around<'_>) {
     let ranks: Vec<RankBatch> = held
         .iter()
         .zip(&around.shape.ranks)
-        .map(|((_, batch), rank)| batch.as_ref().map_or(RankBatch::DUMMY, |batch| of_rank(batch, rank)))
+        .map(|((_, batch), rank)| batch.as_ref().map_or(RankBatch::DUMMY, |batch| of_rank(batch, around.graphs, rank)))
         .collect();
     for (rank, Dispatch { launch, padded_tokens }) in around.shape.ranks.iter_mut().zip(around.graphs.agree(&ranks)) {
         (rank.launch, rank.padded_tokens) = (launch, padded_tokens);
@@ -255,6 +255,6 @@ fn describe(held: &[(SimTime, Option<Batch>)], around: &mut Around<'_>) {
     debug_assert!(around.shape.ranks.iter().all(|rank| (rank.launch == Launch::Eager) == (around.shape.ranks[0].launch == Launch::Eager)));
 }
 
-fn of_rank(batch: &Batch, rank: &RankStep) -> RankBatch {
-    RankBatch { tokens: batch.tokens, requests: requests(batch), uniform_decode: rank.prefill.is_empty() }
+fn of_rank(batch: &Batch, graphs: &CudaGraphs, rank: &RankStep) -> RankBatch {
+    RankBatch { tokens: batch.tokens, requests: requests(batch), uniform_decode: shape::uniform_decode(batch, graphs, rank) }
 }

@@ -92,7 +92,8 @@ pub fn cuda_graphs(resolved: &Resolved) -> Result<CudaGraphs, SettingTooLarge> {
     let sizes: Result<Vec<u32>, _> =
         compilation.cudagraph_capture_sizes.iter().map(|size| narrow(Setting::CudagraphCaptureSizes, *size)).collect();
     let max_num_seqs = narrow(Setting::MaxNumSeqs, resolved.scheduler.max_num_seqs)?;
-    Ok(CudaGraphs::new(compilation.cudagraph_mode, &sizes?, max_num_seqs))
+    let graphs = CudaGraphs::new(compilation.cudagraph_mode, &sizes?, max_num_seqs);
+    Ok(if resolved.model_runner_v2 { graphs } else { graphs.of_first_runner() })
 }
 
 fn narrow(setting: Setting, value: u64) -> Result<u32, SettingTooLarge> {

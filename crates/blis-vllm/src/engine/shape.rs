@@ -9,12 +9,17 @@ use crate::sched::batch::Batch;
 /// Describes `batch`, padded as it is launched, into `rank`.
 pub(super) fn describe(batch: &Batch, graphs: &CudaGraphs, rank: &mut RankStep) {
     fill(batch, rank);
-    let dispatch = graphs.dispatch(batch.tokens, requests(batch), rank.prefill.is_empty());
+    let dispatch = graphs.dispatch(batch.tokens, requests(batch), uniform_decode(batch, graphs, rank));
     rank.launch = dispatch.launch;
     rank.padded_tokens = dispatch.padded_tokens;
 }
 
-/// The same without the padding.
+/// Whether a batch counts as decodes alone when a graph is chosen.
+pub(super) fn uniform_decode(batch: &Batch, graphs: &CudaGraphs, rank: &RankStep) -> bool {
+    if graphs.judges_by_tokens() { batch.tokens == requests(batch) } else { rank.prefill.is_empty() }
+}
+
+/// Describes `batch` without its padding.
 pub(super) fn fill(batch: &Batch, rank: &mut RankStep) {
     rank.clear();
     for row in &batch.rows {

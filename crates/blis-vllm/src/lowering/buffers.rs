@@ -5,34 +5,55 @@
 //! Left out: what is allocated after sizing (block tables, the workspaces of attention backends), which upstream pays from the share
 //! of memory it leaves free; buffers of a few kilobytes; what a library allocates on its own (coefficients of the cost model).
 
+use blis_contracts::model::{Attention, LayerBlock};
 use blis_contracts::plan::Buffer;
 use blis_contracts::units::BytesPerRank;
 
 use super::collective;
 use super::pass::QK_NORM_MOST_ROWS;
-use super::site::{Site, attention_of};
+use super::site::Site;
+use crate::config::MlaPrefillBackend;
 
 pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
     let communicators = collective::buffer_bytes(site);
     [("rotary table", rotary_table(site)), ("token counts of penalties", penalty_counts(site))]
         .into_iter()
         .chain(communicators)
+        .chain(prompt_workspace(site).map(|bytes| ("FlashInfer workspace", bytes)))
         .chain(norm_workspace(site).map(|bytes| ("query and key norm workspace", bytes)))
         .map(|(name, bytes)| Buffer { name: name.to_owned(), bytes: BytesPerRank::new(bytes) })
         .collect()
 }
 
+/// What FlashInfer's attention of latent prompts works in, taken when the layers are made.
+/// upstream: vllm `v1/attention/backends/mla/prefill/flashinfer.py`, `trtllm_ragged.py`
+fn prompt_workspace(site: &Site<'_>) -> Option<u64> {
+    match site.resolved.attention.mla_prefill? {
+        MlaPrefillBackend::Flashinfer | MlaPrefillBackend::TrtllmRagged => Some(site.resolved.kernels.flashinfer_workspace_bytes),
+        MlaPrefillBackend::FlashAttn | MlaPrefillBackend::TokenspeedMla => None,
+    }
+}
+
 /// What norms over all heads exchange their sums through: three slots of 2 MiB granules, each with four rows' sums of either norm
 /// in 16 bytes for every rank. upstream: vllm `model_executor/layers/minimax_rms_norm/lamport_workspace.py::LamportWorkspace`
 fn norm_workspace(site: &Site<'_>) -> Option<u64> {
-    let needed = site.ranks > 1 && site.model.layers().any(|block| attention_of(block).qk_norm_spans_heads);
+    let needed = site.ranks > 1
+        && site.model.layers().any(|block| match &block.attention {
+            Attention::GroupedQuery(attention) => attention.qk_norm_spans_heads,
+            Attention::Latent(_) | Attention::Compressed(_) => false,
+        });
     let slot = u64::from(site.ranks) * 2 * u64::from(QK_NORM_MOST_ROWS.div_ceil(4)) * 16;
     needed.then(|| 3 * slot.next_multiple_of(2 << 20))
 }
 
 /// Cosines and sines of every position, shared by all layers: in 32 bits for gpt-oss, else as activations are.
 fn rotary_table(site: &Site<'_>) -> u64 {
-    let rotated = site.model.layers().map(|block| attention_of(block).rotated()).max().unwrap_or(0);
+    let rotated = |block: &LayerBlock| match &block.attention {
+        Attention::GroupedQuery(attention) => attention.rotated(),
+        Attention::Latent(attention) => attention.rotary_dim,
+        Attention::Compressed(_) => unreachable!("refused when the site was made"),
+    };
+    let rotated = site.model.layers().map(rotated).max().unwrap_or(0);
     let element = if site.is_gpt_oss() { 4 } else { site.element_bytes() };
     site.model.max_position_embeddings * u64::from(rotated) * element
 }

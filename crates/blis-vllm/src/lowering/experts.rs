@@ -3,6 +3,7 @@
 //! upstream: vllm `model_executor/layers/fused_moe/oracle/mxfp4.py::select_mxfp4_moe_backend`, `mxfp4_round_up_hidden_size_and_intermediate_size`
 //! upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::select_fp8_moe_backend`
 //! upstream: vllm `model_executor/layers/fused_moe/oracle/nvfp4.py::select_nvfp4_moe_backend`
+//! upstream: vllm `model_executor/layers/fused_moe/oracle/int_wna16.py::select_wna16_moe_backend`
 //! upstream: vllm `model_executor/layers/fused_moe/oracle/unquantized.py::select_unquantized_moe_backend`
 //!
 //! A table lists upstream's backends for one storage format in its order of preference; `--moe-backend` keeps the rows of that
@@ -161,6 +162,13 @@ const NVFP4: &[Row] = &[
     Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
 ];
 
+/// 4-bit integers, multiplied with 16-bit activations. FlashInfer's kernel takes part only where a variable asks for it.
+const INT4: &[Row] = &[
+    Row { activations: Some(FormatName::Bf16), ..HUMMING },
+    Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
+    Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Triton, always, TRITON_EXPERTS) },
+];
+
 /// Unquantised: Triton first on Hopper, and for the clamped activation that FlashInfer's kernels lack.
 const UNQUANTISED: &[Row] = &[
     Row { backend: None, ..row(MoeBackend::Auto, |site| site.family(9) || site.is_gpt_oss(), TRITON_EXPERTS) },
@@ -183,13 +191,9 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
         FormatName::Fp8 => FP8,
         FormatName::Fp8Block => FP8_BLOCK,
         FormatName::Nvfp4 => NVFP4,
+        FormatName::Int4Group32 | FormatName::Int4Group128 => INT4,
         FormatName::Bf16 | FormatName::Fp16 => UNQUANTISED,
-        FormatName::Fp32
-        | FormatName::Mxfp8
-        | FormatName::Mxfp4
-        | FormatName::Int4Group32
-        | FormatName::Int4Group128
-        | FormatName::Int8 => &[],
+        FormatName::Fp32 | FormatName::Mxfp8 | FormatName::Mxfp4 | FormatName::Int8 => &[],
     };
     let requested = site.resolved.kernels.moe_backend;
     let refined = refined_blocks(site, moe);

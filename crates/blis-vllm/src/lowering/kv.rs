@@ -1,13 +1,15 @@
 //! The KV caches of the layers, as sizing and the plan see them.
 //!
-//! upstream: vllm `v1/kv_cache_interface.py::FullAttentionSpec`, `SlidingWindowSpec`
+//! upstream: vllm `v1/kv_cache_interface.py::FullAttentionSpec`, `SlidingWindowSpec`, `MLAAttentionSpec`
+//!
+//! Latent attention has one key head, whole on every rank: more ranks do not make its cache smaller.
 
-use blis_contracts::model::ModelGraph;
+use blis_contracts::model::{Attention as Kind, ModelGraph};
 use blis_contracts::plan::KvGroup;
 use blis_contracts::units::{BytesPerRank, Tokens};
 
 use super::LoweringError;
-use super::site::{Site, attention_of};
+use super::site::Site;
 use crate::config::Resolved;
 use crate::kv::group::Attention;
 use crate::kv_sizing::LayerKv;
@@ -20,13 +22,16 @@ pub fn layers(model: &ModelGraph, resolved: &Resolved, chip: &blis_contracts::ch
 
 fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
     let block_size = site.resolved.cache.block_size;
-    let layer = |(index, block)| {
-        let attention = attention_of(block);
-        // Keys and values.
-        let elements = 2 * u64::from(site.kv_heads(attention)) * u64::from(attention.head_dim);
+    let layer = |(index, block): (usize, &blis_contracts::model::LayerBlock)| {
+        let (elements, window) = match &block.attention {
+            // Keys and values.
+            Kind::GroupedQuery(attention) => (2 * u64::from(site.kv_heads(attention)) * u64::from(attention.head_dim), attention.window),
+            Kind::Latent(attention) => (u64::from(attention.cached()), None),
+            Kind::Compressed(_) => unreachable!("refused when the site was made"),
+        };
         LayerKv {
             name: format!("model.layers.{index}.self_attn.attn"),
-            attention: attention.window.map_or(Attention::Full, |window| Attention::SlidingWindow { window }),
+            attention: window.map_or(Attention::Full, |window| Attention::SlidingWindow { window }),
             block_size,
             page_bytes: u64::from(block_size) * site.kv_format().stored_bytes(1, elements),
         }

@@ -13,9 +13,9 @@ use blis_contracts::plan::RowRange;
 
 use super::LoweringError;
 use super::names::{
-    CSRC_ROUTER, CUBLAS_LINEAR, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK, FLASHINFER_CUDNN_NVFP4,
-    FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_SWAP_AB,
-    FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR, KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
+    CSRC_FUSED_A, CSRC_ROUTER, CUBLAS_LINEAR, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK,
+    FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8,
+    FLASHINFER_SWAP_AB, FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR, KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
 };
 use super::site::Site;
 use crate::config::LinearBackend;
@@ -164,6 +164,28 @@ fn unquantised(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
     let kernel = if cutedsl { FLASHINFER_CUTEDSL_BF16 } else { CUBLAS_LINEAR };
     let format = MatmulFormat { weights: matrix.format.weights, activations: site.dtype() };
     LinearChoice { kernels: vec![(RowRange::ALL, kernel)], format }
+}
+
+/// The one shape of the down projections of latent attention that upstream compiled a kernel for few rows for, as depth and columns.
+const FUSED_A_SHAPE: (u64, u64) = (7168, 2112);
+
+/// Rows up to which that kernel runs.
+const FUSED_A_MOST_ROWS: u32 = 16;
+
+/// The down projections of latent attention, whole on every rank.
+/// upstream: vllm `model_executor/models/deepseek_v2.py::DeepSeekV2FusedQkvAProjLinear`, `_min_latency_fused_qkv_a_proj_impl`
+pub(super) fn fused_a(site: &Site<'_>, matrix: Matrix) -> Result<LinearChoice, LoweringError> {
+    let usual = choose(site, "down projections of attention", matrix)?;
+    let special = matrix.format.weights == FormatName::Bf16
+        && (matrix.depth, matrix.columns) == FUSED_A_SHAPE
+        && (site.capability == (9, 0) || site.family(10));
+    if !special {
+        return Ok(usual);
+    }
+    let few = RowRange { least: 0, most: FUSED_A_MOST_ROWS };
+    let many = RowRange { least: FUSED_A_MOST_ROWS + 1, most: u32::MAX };
+    let rest = usual.kernels.into_iter().map(|(_, kernel)| (many, kernel));
+    Ok(LinearChoice { kernels: std::iter::once((few, CSRC_FUSED_A)).chain(rest).collect(), format: usual.format })
 }
 
 /// Shapes upstream compiled a kernel for few rows for: `GateLinear.FP32_SUPPORTED_SHAPES`, as depth and columns.

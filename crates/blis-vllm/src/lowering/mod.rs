@@ -1,7 +1,7 @@
 //! From a model graph, a resolved configuration and a chip to the plan the cost model prices.
 //!
 //! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
-//! file per primitive: [`linear`], [`experts`], [`attention`], [`collective`], [`exchange`],
+//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`collective`], [`exchange`],
 //! [`elementwise`]. Their answers become the layers of
 //! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
 //! ([`buffers`]). The names of kernels stand in [`names`].
@@ -17,6 +17,7 @@ mod elementwise;
 mod exchange;
 mod experts;
 mod kv;
+mod latent;
 mod linear;
 mod names;
 mod pass;

@@ -84,6 +84,38 @@ kernels! {
     FLASHINFER_PREFILL_HOPPER = "flashinfer" / "fa3-prefill";
     /// FlashInfer's own decode attention.
     FLASHINFER_DECODE = "flashinfer" / "fa2-decode";
+    /// TensorRT-LLM's latent decode attention in FlashInfer.
+    TRTLLM_MLA_DECODE = "flashinfer" / "trtllm-gen-mla-decode";
+    /// TensorRT-LLM's attention of latent prompts in FlashInfer.
+    TRTLLM_MLA_PREFILL = "flashinfer" / "trtllm-gen-mla-prefill";
+    /// FlashInfer's CUTLASS attention of latent prompts.
+    CUTLASS_MLA_PREFILL = "flashinfer" / "cutlass-mla-prefill";
+    /// vLLM's CUTLASS latent decode attention.
+    CUTLASS_MLA_DECODE = "cutlass" / "mla-decode";
+    /// FlashAttention 3's latent decode attention.
+    FLASH_ATTN_MLA_DECODE = "flash-attn" / "fa3-mla-decode";
+    /// FlashMLA's latent decode attention.
+    FLASHMLA_DECODE = "flashmla" / "mla-decode";
+    /// vLLM's Triton latent decode attention.
+    TRITON_MLA_DECODE = "triton" / "mla-decode";
+    /// TokenSpeed's latent decode attention.
+    TOKENSPEED_MLA_DECODE = "tokenspeed" / "mla-decode";
+    /// TokenSpeed's attention of latent prompts.
+    TOKENSPEED_MLA_PREFILL = "tokenspeed" / "mla-prefill";
+    /// PyTorch's batched product, which calls cuBLAS.
+    CUBLAS_BATCHED = "cublas" / "batched";
+    /// vLLM's product of few rows by the down projections of latent attention.
+    CSRC_FUSED_A = "vllm-csrc" / "dsv3-fused-a";
+    /// vLLM's writing of latent vectors to the cache.
+    CSRC_MLA_CACHE = "vllm-csrc" / "concat-and-cache-mla";
+    /// vLLM's gathering of cached latent vectors.
+    CSRC_MLA_GATHER = "vllm-csrc" / "gather-mla-cache";
+    /// PyTorch's sum of two tensors.
+    TORCH_ADD = "torch" / "add";
+    /// Whatever kernels shared experts run on a stream of their own.
+    SHARED_STREAM = "vllm" / "shared-experts-stream";
+    /// PyTorch's copies of tensors and parts of them.
+    TORCH_COPY = "torch" / "copy";
     /// vLLM's Triton attention.
     TRITON_ATTENTION = "triton" / "unified-attention";
     /// PyTorch's flex attention.
@@ -144,6 +176,8 @@ kernels! {
     TORCH_PAD = "torch" / "pad";
     /// PyTorch's look-up of embeddings.
     TORCH_EMBEDDING = "torch" / "embedding";
+    /// The sampler of vLLM's first model runner, in PyTorch and FlashInfer.
+    TORCH_SAMPLER = "torch" / "sampler";
     /// vLLM's Triton sampler, which draws by adding Gumbel noise.
     TRITON_SAMPLER = "triton" / "gumbel-sampler";
 }

@@ -10,7 +10,7 @@
 //! cache belongs to attention, choosing experts and their activation to the experts; both are priced with them.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::model::{FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
+use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
 use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::collective::{all_reduce, fused_rows};
@@ -20,13 +20,16 @@ use super::experts::{self, ExpertsChoice};
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
     CSRC_QK_NORM_ALL_REDUCE, CSRC_QUANTISE, CUBLAS_LINEAR, FUSED_ALL_REDUCE_NORM, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER,
-    TORCH_CAST, TRITON_QK_NORM, TRITON_SAMPLER,
+    SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
-use super::site::{Site, attention_of};
-use super::{LoweringError, attention};
+use super::site::Site;
+use super::{LoweringError, attention, latent};
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
+
+/// Rows up to which shared experts run on a stream of their own. upstream: vllm `envs.py::VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD`
+const SHARED_BESIDE_MOST_ROWS: u32 = 256;
 
 /// The pieces of a pass. `kv_group` names each layer's KV group.
 pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLayer>, LoweringError> {
@@ -35,20 +38,36 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
     let hidden = site.model.hidden_size;
     let row = site.element_bytes() * hidden;
     pass.stream(Primitive::Embedding, elementwise::embedding(site), 2 * row);
-    let first = blocks.first().map(|block| qkv(site, attention_of(block))).transpose()?;
-    pass.sum_and_norm(Sum::of_embedding(hidden), first.as_ref().map_or(Input::Plain, Input::of));
+    let first = blocks.first().map(|block| into_attention(site, block)).transpose()?;
+    pass.sum_and_norm(Sum::of_embedding(hidden), first.unwrap_or(Input::Plain));
     for (index, block) in (0..).zip(&blocks) {
         pass.layer = index;
-        let next = blocks.get(index as usize + 1).map(|block| qkv(site, attention_of(block))).transpose()?;
-        let next = next.as_ref().map_or(Input::Plain, Input::of);
-        pass.attention(attention_of(block), kv_group[index as usize], into_feed_forward(site, block)?)?;
+        let next = blocks.get(index as usize + 1).map(|block| into_attention(site, block)).transpose()?.unwrap_or(Input::Plain);
+        let (group, behind) = (kv_group[index as usize], into_feed_forward(site, block)?);
+        match &block.attention {
+            Attention::GroupedQuery(attention) => pass.attention(attention, group, behind)?,
+            Attention::Latent(attention) => pass.latent(attention, group, behind)?,
+            Attention::Compressed(_) => unreachable!("refused when the site was made"),
+        }
         match &block.feed_forward {
-            FeedForward::Dense(_) => pass.dense(block, next)?,
+            FeedForward::Dense(dense) => {
+                pass.network(dense, RowRange::ALL)?;
+                pass.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
+            }
             FeedForward::MixtureOfExperts(moe) => pass.experts(moe, next)?,
         }
     }
     pass.logits()?;
     Ok(pass.pieces)
+}
+
+/// What the attention part wants its norm to write.
+fn into_attention(site: &Site<'_>, block: &LayerBlock) -> Result<Input, LoweringError> {
+    Ok(Input::of(&match &block.attention {
+        Attention::GroupedQuery(attention) => qkv(site, attention)?,
+        Attention::Latent(attention) => latent::down(site, attention)?.1,
+        Attention::Compressed(_) => unreachable!("refused when the site was made"),
+    }))
 }
 
 /// The fused query, key and value projection.
@@ -71,15 +90,15 @@ fn into_feed_forward(site: &Site<'_>, block: &LayerBlock) -> Result<Input, Lower
 
 /// A sum over the ranks with the norm behind it.
 #[derive(Debug, Clone, Copy)]
-struct Sum {
+pub(super) struct Sum {
     /// Width of what is summed.
-    width: u64,
+    pub(super) width: u64,
     /// Whether the norm adds the residual stream.
-    adds: bool,
+    pub(super) adds: bool,
     /// Whether nothing stands between sum and norm.
-    adjacent: bool,
+    pub(super) adjacent: bool,
     /// Whether there is anything to sum.
-    needed: bool,
+    pub(super) needed: bool,
 }
 
 impl Sum {
@@ -88,37 +107,43 @@ impl Sum {
     }
 }
 
-struct Pass<'a> {
-    site: &'a Site<'a>,
+pub(super) struct Pass<'a> {
+    pub(super) site: &'a Site<'a>,
     layer: u32,
     pieces: Vec<LoweredLayer>,
 }
 
 impl Pass<'_> {
-    fn push(&mut self, primitive: Primitive, kernel: KernelName, shape: PrimitiveShape, rows: RowSet, runs_for: RowRange) {
+    pub(super) fn push(&mut self, primitive: Primitive, kernel: KernelName, shape: PrimitiveShape, rows: RowSet, runs_for: RowRange) {
         self.pieces.push(LoweredLayer { layer: self.layer, stage: 0, primitive, kernel: kernel.to_impl(), shape, rows, runs_for });
     }
 
-    fn stream(&mut self, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
+    pub(super) fn stream(&mut self, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
         self.push(primitive, kernel, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, RowRange::ALL);
     }
 
-    fn gemm(&mut self, matrix: Matrix, choice: &LinearChoice, rows: RowSet) {
+    pub(super) fn gemm(&mut self, matrix: Matrix, choice: &LinearChoice, rows: RowSet) {
+        self.gemm_within(matrix, choice, rows, RowRange::ALL);
+    }
+
+    fn gemm_within(&mut self, matrix: Matrix, choice: &LinearChoice, rows: RowSet, within: RowRange) {
         let shape = PrimitiveShape::Gemm { columns: matrix.columns, depth: matrix.depth, format: choice.format };
         for (range, kernel) in &choice.kernels {
-            self.push(Primitive::Gemm, *kernel, shape, rows, *range);
+            if let Some(range) = intersection(*range, within) {
+                self.push(Primitive::Gemm, *kernel, shape, rows, range);
+            }
         }
     }
 
     /// A quantisation of its own: reads activations, writes what the matrix reads.
-    fn quantise(&mut self, input: Input, width: u64, range: RowRange) {
+    pub(super) fn quantise(&mut self, input: Input, width: u64, range: RowRange) {
         let plain = self.site.element_bytes();
         let bytes_per_row = plain * width + input.bytes(width, plain);
         self.push(Primitive::Activation, CSRC_QUANTISE, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, range);
     }
 
     /// A sum over the ranks, the norm, and the quantisation for what comes next.
-    fn sum_and_norm(&mut self, sum: Sum, next: Input) {
+    pub(super) fn sum_and_norm(&mut self, sum: Sum, next: Input) {
         let site = self.site;
         let bytes_per_row = site.element_bytes() * sum.width;
         let collective = PrimitiveShape::Collective { group: site.ranks, bytes_per_row };
@@ -218,27 +243,52 @@ impl Pass<'_> {
         self.push(Primitive::Norm, TRITON_QK_NORM, apply, RowSet::Tokens, many);
     }
 
-    fn dense(&mut self, block: &LayerBlock, next: Input) -> Result<(), LoweringError> {
-        let FeedForward::Dense(dense) = &block.feed_forward else { unreachable!("called for dense layers") };
+    /// A network that every token passes, for row counts within a range; the ranks' answers are not summed.
+    fn network(&mut self, dense: &DenseFeedForward, within: RowRange) -> Result<(), LoweringError> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
         let width = site.share(dense.intermediate_size);
         let up_width = width * if dense.gated { 2 } else { 1 };
         let up = Matrix { columns: up_width, depth: hidden, format: dense.up_format };
         let choice = linear::choose(site, "gate and up projections", up)?;
-        self.gemm(up, &choice, RowSet::Tokens);
+        self.gemm_within(up, &choice, RowSet::Tokens, within);
         let down = Matrix { columns: hidden, depth: width, format: dense.down_format };
         let choice = linear::choose(site, "down projection", down)?;
         let input = Input::of(&choice);
         let quantised = elementwise::activation_quantises(site, input);
         let plain = site.element_bytes();
         let written = if quantised { input.bytes(width, plain) } else { plain * width };
-        self.stream(Primitive::Activation, elementwise::activation(site, input), plain * up_width + written);
+        let shape = PrimitiveShape::Stream { bytes_per_row: plain * up_width + written };
+        self.push(Primitive::Activation, elementwise::activation(site, input), shape, RowSet::Tokens, within);
         if !quantised {
-            self.quantise(input, width, RowRange::ALL);
+            self.quantise(input, width, within);
         }
-        self.gemm(down, &choice, RowSet::Tokens);
-        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
+        self.gemm_within(down, &choice, RowSet::Tokens, within);
         Ok(())
+    }
+
+    /// Experts that every token passes: beside the routed ones for few rows, in front of them for many, and added to their answer.
+    /// upstream: vllm `model_executor/layers/fused_moe/runner/shared_experts.py::SharedExperts._determine_shared_experts_order`
+    fn shared(&mut self, shared: &DenseFeedForward) -> Result<(), LoweringError> {
+        let (site, hidden) = (self.site, self.site.model.hidden_size);
+        let width = site.share(shared.intermediate_size);
+        let up = width * if shared.gated { 2 } else { 1 };
+        let bytes = shared.up_format.weights.stored_bytes(up, hidden) + shared.down_format.weights.stored_bytes(hidden, width);
+        let few = RowRange { least: 0, most: SHARED_BESIDE_MOST_ROWS };
+        self.push(Primitive::Beside, SHARED_STREAM, PrimitiveShape::Traffic { bytes }, RowSet::Tokens, few);
+        let many = RowRange { least: SHARED_BESIDE_MOST_ROWS + 1, most: u32::MAX };
+        let input =
+            Input::of(&linear::choose(site, "gate and up projections", Matrix { columns: up, depth: hidden, format: shared.up_format })?);
+        self.quantise_if_needed(input, hidden, many);
+        self.network(shared, many)?;
+        let shape = PrimitiveShape::Stream { bytes_per_row: 3 * site.element_bytes() * hidden };
+        self.push(Primitive::Activation, TORCH_ADD, shape, RowSet::Tokens, RowRange::ALL);
+        Ok(())
+    }
+
+    fn quantise_if_needed(&mut self, input: Input, width: u64, range: RowRange) {
+        if input != Input::Plain {
+            self.quantise(input, width, range);
+        }
     }
 
     fn experts(&mut self, moe: &MixtureOfExperts, next: Input) -> Result<(), LoweringError> {
@@ -254,6 +304,13 @@ impl Pass<'_> {
         }
         self.gemm(router, &choice, exchange.own);
         let ExpertsChoice { kernel, format, hidden: padded, intermediate, pads_input, output, .. } = chosen;
+        if let Some(shared) = &moe.shared {
+            if exchange.own != RowSet::Tokens {
+                let reason = "has shared experts whose tokens the ranks would split".to_owned();
+                return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason });
+            }
+            self.shared(shared)?;
+        }
         if pads_input {
             let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (hidden + padded) };
             self.push(Primitive::Activation, elementwise::pad(site), shape, exchange.own, RowRange::ALL);
@@ -299,7 +356,8 @@ impl Pass<'_> {
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, RowSet::Sampled, RowRange::ALL);
         }
         let shape = PrimitiveShape::Sampling { vocabulary: site.model.vocab_size };
-        self.push(Primitive::Sampling, TRITON_SAMPLER, shape, RowSet::Sampled, RowRange::ALL);
+        let kernel = if site.resolved.model_runner_v2 { TRITON_SAMPLER } else { TORCH_SAMPLER };
+        self.push(Primitive::Sampling, kernel, shape, RowSet::Sampled, RowRange::ALL);
         Ok(())
     }
 }

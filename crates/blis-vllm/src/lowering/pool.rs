@@ -56,11 +56,13 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
     let launched = |layer: &&LoweredLayer| layer.runs_for.contains(u32::MAX);
     // Prompts and decodes of a layer are one call each, and an eager pass rarely has both.
     let attention_calls = layers.iter().filter(|layer| layer.rows == RowSet::Requests).count();
+    // What stands around attention over decodes or over cached tokens is not counted: an eager pass is mostly one of prompts.
+    let around = |layer: &&LoweredLayer| !matches!(layer.rows, RowSet::Decodes | RowSet::Cached);
     GraphPolicy {
         full,
         piecewise: with(CudagraphMode::Piecewise),
         pieces: count(pieces as u64),
-        eager_launches: count((layers.iter().filter(launched).count() - attention_calls / 2) as u64),
+        eager_launches: count((layers.iter().filter(launched).filter(around).count() - attention_calls / 2) as u64),
     }
 }
 

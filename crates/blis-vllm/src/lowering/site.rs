@@ -2,7 +2,7 @@
 
 use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts, ModelGraph};
+use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, MixtureOfExperts, ModelGraph};
 
 use super::LoweringError;
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
@@ -66,14 +66,22 @@ impl<'a> Site<'a> {
                 let reason = format!("has {} norms in a layer", block.norms);
                 return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
             }
-            let attention = attention_of(block);
-            if attention.indexer.is_some() {
-                let reason = "picks the blocks its queries see by an indexer".to_owned();
-                return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
-            }
-            site.check_width("a number of query heads", attention.query_heads.into())?;
-            if !attention.kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(attention.kv_heads) {
-                return Err(LoweringError::Indivisible { what: "a number of key heads", size: attention.kv_heads.into(), ranks });
+            match &block.attention {
+                Attention::GroupedQuery(attention) => {
+                    if attention.indexer.is_some() {
+                        let reason = "picks the blocks its queries see by an indexer".to_owned();
+                        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+                    }
+                    site.check_width("a number of query heads", attention.query_heads.into())?;
+                    if !attention.kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(attention.kv_heads) {
+                        return Err(LoweringError::Indivisible { what: "a number of key heads", size: attention.kv_heads.into(), ranks });
+                    }
+                }
+                Attention::Latent(attention) => site.check_width("a number of query heads", attention.query_heads.into())?,
+                Attention::Compressed(_) => {
+                    let reason = "attends to compressed tokens".to_owned();
+                    return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+                }
             }
             match &block.feed_forward {
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
@@ -193,13 +201,5 @@ impl<'a> Site<'a> {
     /// Inner dimension of the output projection on one rank.
     pub(super) fn output_depth(&self, attention: &GroupedQueryAttention) -> u64 {
         u64::from(self.query_heads(attention)) * u64::from(attention.head_dim)
-    }
-}
-
-/// The attention part of a layer.
-pub(super) fn attention_of(block: &LayerBlock) -> &GroupedQueryAttention {
-    match &block.attention {
-        Attention::GroupedQuery(attention) => attention,
-        Attention::Latent(_) | Attention::Compressed(_) => unreachable!("refused when the configuration was resolved"),
     }
 }

@@ -1,6 +1,7 @@
 //! Lowering the catalog's models: which kernels run, what they multiply, and what stays resident.
 
 mod kernels;
+mod latent;
 mod resident;
 mod shapes;
 
@@ -36,6 +37,10 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/qwen3-30b-a3b-fp8/graph"),
     catalog!("models/minimax-m2.5/graph"),
     catalog!("models/minimax-m2.5-nvfp4/graph"),
+    catalog!("models/deepseek-v3/graph"),
+    catalog!("models/deepseek-v3.1-nvfp4/graph"),
+    catalog!("models/kimi-k2.5/graph"),
+    catalog!("models/kimi-k2.5-nvfp4/graph"),
 ];
 
 fn load<T: DeserializeOwned>(path: &str) -> T {
@@ -82,6 +87,9 @@ fn written(piece: &LoweredLayer) -> String {
         RowSet::Gathered => "gathered",
         RowSet::Sampled => "sampled",
         RowSet::Requests => "requests",
+        RowSet::Decodes => "decodes",
+        RowSet::Prefills => "prefills",
+        RowSet::Cached => "cached",
     };
     let range = match piece.runs_for {
         RowRange::ALL => String::new(),
@@ -94,6 +102,11 @@ fn written(piece: &LoweredLayer) -> String {
         PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group, window, sinks, kv_format } => {
             format!("{query_heads}/{kv_heads} heads of {head_dim}, group {kv_group}, window {window}, sinks {sinks}, {kv_format}")
         }
+        PrimitiveShape::BatchedGemm { batch, columns, depth, format } => format!("{batch} of {depth} x {columns} {}", format.label()),
+        PrimitiveShape::Latent { query_heads, kv_heads, key_dim, value_dim, kv_group, format } => {
+            format!("{query_heads}/{kv_heads} heads of {key_dim} and {value_dim}, group {kv_group}, {format}")
+        }
+        PrimitiveShape::Traffic { bytes } => format!("{bytes} B a call"),
         PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, gated, format } => {
             format!("{top_k} of {experts} ({local_experts} here), {hidden} x {intermediate} gated {gated} {}", format.label())
         }

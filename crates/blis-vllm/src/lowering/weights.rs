@@ -7,7 +7,9 @@
 //! Biases of row-parallel projections are whole on every rank. Scales of one value per tensor are not counted.
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{FeedForward, LayerBlock, MixtureOfExperts};
+use blis_contracts::model::{
+    Attention, DenseFeedForward, EncoderPart, FeedForward, GroupedQueryAttention, LatentAttention, MixtureOfExperts,
+};
 use blis_contracts::plan::ResidentTensor;
 use blis_contracts::units::BytesPerRank;
 use indexmap::IndexMap;
@@ -15,7 +17,7 @@ use indexmap::IndexMap;
 use super::LoweringError;
 use super::experts::{self, ExpertsChoice, Storage};
 use super::pass::output_format;
-use super::site::{Site, attention_of};
+use super::site::Site;
 
 /// Every resident tensor, layers merged.
 pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringError> {
@@ -33,33 +35,67 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
     }
     add("final norm", model.hidden_size * plain);
     for block in model.layers() {
-        attention(site, block, &mut add);
+        add("norms", u64::from(block.norms) * model.hidden_size * plain);
+        match &block.attention {
+            Attention::GroupedQuery(attention) => grouped_query(site, attention, &mut add),
+            Attention::Latent(attention) => latent(site, attention, &mut add),
+            Attention::Compressed(_) => unreachable!("refused when the site was made"),
+        }
         match &block.feed_forward {
-            FeedForward::Dense(dense) => {
-                let width = site.share(dense.intermediate_size);
-                let up = width * if dense.gated { 2 } else { 1 };
-                let (up_bias, down_bias) = if dense.bias { (up * plain, model.hidden_size * plain) } else { (0, 0) };
-                add("gate and up projections", dense.up_format.weights.stored_bytes(up, model.hidden_size) + up_bias);
-                add("down projection", dense.down_format.weights.stored_bytes(model.hidden_size, width) + down_bias);
-            }
+            FeedForward::Dense(dense) => network(site, dense, ["gate and up projections", "down projection"], &mut add),
             FeedForward::MixtureOfExperts(moe) => {
                 let router = site.router_format(moe).weights.stored_bytes(moe.experts.into(), model.hidden_size);
                 add("router", router + if moe.router_bias { u64::from(moe.experts) * plain } else { 0 });
                 add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
                 add("experts", expert_bytes(site, moe, &experts::choose(site, moe)?));
+                if let Some(shared) = &moe.shared {
+                    network(site, shared, ["shared gate and up projections", "shared down projection"], &mut add);
+                }
             }
+        }
+    }
+    for encoder in &model.encoders {
+        let bytes = encoder.format.stored_bytes(1, encoder.parameters);
+        match encoder.part {
+            EncoderPart::Tower => add("encoder", site.share(bytes)),
+            EncoderPart::Projector => add("encoder projector", bytes),
         }
     }
     Ok(tensors.into_iter().map(|((name, bytes), count)| ResidentTensor { name, count, bytes: BytesPerRank::new(bytes) }).collect())
 }
 
-fn attention(site: &Site<'_>, block: &LayerBlock, add: &mut impl FnMut(&str, u64)) {
-    let (attention, plain, hidden) = (attention_of(block), site.element_bytes(), site.model.hidden_size);
+fn network(site: &Site<'_>, dense: &DenseFeedForward, [up_name, down_name]: [&str; 2], add: &mut impl FnMut(&str, u64)) {
+    let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);
+    let width = site.share(dense.intermediate_size);
+    let up = width * if dense.gated { 2 } else { 1 };
+    let (up_bias, down_bias) = if dense.bias { (up * plain, hidden * plain) } else { (0, 0) };
+    add(up_name, dense.up_format.weights.stored_bytes(up, hidden) + up_bias);
+    add(down_name, dense.down_format.weights.stored_bytes(hidden, width) + down_bias);
+}
+
+/// The halves of the up-projection that decodes use are views of it where it is stored as it is multiplied, else a copy in 16 bits.
+fn latent(site: &Site<'_>, attention: &LatentAttention, add: &mut impl FnMut(&str, u64)) {
+    let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);
+    let heads = site.share(attention.query_heads.into());
+    let (query_rank, kv_rank) = (u64::from(attention.query_rank.unwrap_or(0)), u64::from(attention.kv_rank));
+    add("down projections", attention.down_format.weights.stored_bytes(query_rank + u64::from(attention.cached()), hidden));
+    add("latent norms", (query_rank + kv_rank) * plain);
+    let query_depth = attention.query_rank.map_or(hidden, u64::from);
+    add("query projection", attention.query_format.weights.stored_bytes(heads * u64::from(attention.query_dim()), query_depth));
+    let up = heads * u64::from(attention.plain_dim + attention.value_dim);
+    add("key and value projections", attention.kv_format.weights.stored_bytes(up, kv_rank));
+    let copied = attention.kv_format.weights != site.dtype();
+    add("key and value projections in 16 bits", if copied { up * kv_rank * plain } else { 0 });
+    let depth = heads * u64::from(attention.value_dim);
+    add("output projection", attention.output_format.weights.stored_bytes(hidden, depth));
+}
+
+fn grouped_query(site: &Site<'_>, attention: &GroupedQueryAttention, add: &mut impl FnMut(&str, u64)) {
+    let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);
     let (columns, depth) = (site.qkv_columns(attention), site.output_depth(attention));
     let (qkv_bias, output_bias) = (u64::from(attention.qkv_bias), u64::from(attention.output_bias));
     add("query, key and value projections", attention.qkv_format.weights.stored_bytes(columns, hidden) + qkv_bias * columns * plain);
     add("output projection", attention.output_format.weights.stored_bytes(hidden, depth) + output_bias * hidden * plain);
-    add("norms", u64::from(block.norms) * hidden * plain);
     let (query_norm, key_norm) = attention.qk_norm_widths();
     let shared =
         |width: u64, heads: u32, of: u32| if attention.qk_norm_spans_heads { width * u64::from(heads) / u64::from(of) } else { width };

@@ -3,14 +3,16 @@
 //! upstream: vllm `platforms/cuda.py::_get_backend_priorities`, `get_attn_backend_cls`;
 //! `v1/attention/backend.py::AttentionBackend.validate_configuration` and its overrides in `flash_attn.py`, `flashinfer.py`,
 //! `triton_attn.py`, `flex_attention.py`; `v1/attention/backends/fa_utils.py::get_flash_attn_version`;
-//! `platforms/interface.py::Platform.update_block_size_for_backend`. Left out: latent attention, encoders, `TurboQuant`.
+//! `platforms/interface.py::Platform.update_block_size_for_backend`. Latent attention has a file of its own, [`latent`]. Left out:
+//! encoders, `TurboQuant`.
 
 use blis_contracts::model::Attention;
 
 use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
+use super::latent;
 use super::ledger::Ledger;
-use super::model::attentions;
+use super::model::{attentions, latent_attention};
 use crate::config::choices::{AttentionBackend, GraphSupport, KvCacheDtype};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{AttentionSettings, CacheSettings};
@@ -29,6 +31,10 @@ struct Need {
 }
 
 pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &CacheSettings) -> Result<AttentionSettings, ConfigError> {
+    if let Some(attention) = latent_attention(machine.model)? {
+        return latent::resolve(ledger, machine, cache, attention);
+    }
+    latent::refuse_its_settings(ledger)?;
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;
     let trtllm = ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention);
     let spelling = ledger.either(Setting::AttentionBackend, Setting::AttentionConfigBackend)?;
@@ -42,9 +48,6 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         stated_version: version.and_then(|version| u8::try_from(version).ok()),
         trtllm,
     };
-    if machine.model.blocks.values().any(|block| matches!(block.attention, Attention::Latent(_))) {
-        return Err(ConfigError::Refused("multi-head latent attention is not modelled".to_owned()));
-    }
     if machine.model.blocks.values().any(|block| matches!(block.attention, Attention::Compressed(_))) {
         return Err(ConfigError::Refused("attention to compressed tokens is not modelled".to_owned()));
     }
@@ -73,6 +76,8 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: trtllm,
         packs_pages: false,
+        mla_prefill: None,
+        mla_prefill_fp8: false,
         disable_flashinfer_q_quantization: ledger.flag(Setting::AttentionConfigDisableFlashinferQQuantization),
     })
 }
@@ -81,6 +86,10 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
 pub(super) fn block_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, attention: &AttentionSettings, cache: &CacheSettings) -> u32 {
     if cache.block_size_stated {
         return cache.block_size;
+    }
+    if let Some(preferred) = latent::block_size(attention.backend) {
+        ledger.derive(Setting::BlockSize, preferred, format!("what {} prefers", attention.backend));
+        return preferred;
     }
     let head_size = attentions(machine.model).map(|layer| layer.head_dim).max().unwrap_or_default();
     let wide_pages = attention.backend == AttentionBackend::FlashAttn && attention.flash_attn_version == Some(4);
@@ -143,6 +152,12 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
         ),
         AttentionBackend::TritonAttn => (need.head_size >= 32, true, true, true, None),
         AttentionBackend::FlexAttention => (true, !quantized, false, true, None),
+        AttentionBackend::FlashinferMla
+        | AttentionBackend::TokenspeedMla
+        | AttentionBackend::CutlassMla
+        | AttentionBackend::FlashAttnMla
+        | AttentionBackend::FlashMla
+        | AttentionBackend::TritonMla => return vec!["non-MLA not supported"],
     };
     let checks = [
         (head_size, "head_size not supported"),
@@ -213,5 +228,11 @@ fn graph_support(backend: AttentionBackend, need: Need, machine: Machine<'_>) ->
             let kernels = need.trtllm != Some(false) && (machine.family(10) || (compact && head_fits));
             if kernels { GraphSupport::UniformBatch } else { GraphSupport::UniformSingleTokenDecode }
         }
+        AttentionBackend::FlashinferMla
+        | AttentionBackend::TokenspeedMla
+        | AttentionBackend::CutlassMla
+        | AttentionBackend::FlashAttnMla
+        | AttentionBackend::FlashMla
+        | AttentionBackend::TritonMla => latent::graph_support(backend),
     }
 }

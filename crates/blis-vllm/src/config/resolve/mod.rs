@@ -10,6 +10,7 @@ mod cache;
 mod compile;
 mod graphs;
 mod kernels;
+mod latent;
 mod ledger;
 mod model;
 mod parallel;
@@ -21,6 +22,7 @@ use super::error::ConfigError;
 use super::launch::Stated;
 use super::resolved::Resolved;
 pub use batch::UsageContext;
+use super::setting::Setting;
 use ledger::Ledger;
 
 /// What the rules look up: the model and the machine.
@@ -77,6 +79,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start) -> Result<Res
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
     let compilation = compile::resolve(&mut ledger, machine, tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;
+    let model_runner_v2 = ledger.flag_or(Setting::VllmUseV2ModelRunner, true, "on for what is modelled");
     let (explained, notes) = ledger.finish();
     Ok(Resolved {
         model: stated.model.clone(),
@@ -89,6 +92,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start) -> Result<Res
         scheduler,
         compilation,
         attention,
+        model_runner_v2,
         kernels,
         explained,
         notes,

@@ -3,7 +3,7 @@
 //! upstream: vllm `config/model.py::ModelConfig.verify_with_parallel_config`, `_get_and_verify_dtype`, `_verify_quantization`.
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention, FeedForward, ModelGraph};
+use blis_contracts::model::{Attention, FeedForward, LatentAttention, ModelGraph};
 
 use super::Machine;
 use super::ledger::Ledger;
@@ -33,6 +33,13 @@ pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
                 "key-value heads ({kv_heads}) must be divisible by tensor parallel size ({ranks}), or divide it"
             )));
         }
+    }
+    if let Some(heads) = latent_attention(machine.model)?.map(|attention| attention.query_heads)
+        && !heads.is_multiple_of(ranks)
+    {
+        return Err(ConfigError::Refused(format!(
+            "total number of attention heads ({heads}) must be divisible by tensor parallel size ({ranks})"
+        )));
     }
     Ok(ranks)
 }
@@ -124,6 +131,29 @@ pub(super) fn attentions(model: &ModelGraph) -> impl Iterator<Item = &blis_contr
         Attention::GroupedQuery(attention) => Some(attention),
         Attention::Latent(_) | Attention::Compressed(_) => None,
     })
+}
+
+/// The latent attention of a model all of whose layers have the same; refuses a model that mixes it with another.
+pub(super) fn latent_attention(model: &ModelGraph) -> Result<Option<&LatentAttention>, ConfigError> {
+    let mut found = None;
+    for block in model.blocks.values() {
+        match (&block.attention, found) {
+            (Attention::GroupedQuery(_) | Attention::Compressed(_), None) => {}
+            (Attention::Latent(attention), None) if attentions(model).next().is_none() => found = Some(attention),
+            (Attention::Latent(attention), Some(other)) if same_widths(attention, other) => {}
+            (Attention::Latent(_) | Attention::GroupedQuery(_) | Attention::Compressed(_), _) => {
+                return Err(ConfigError::Refused(
+                    "layers of this model have different kinds of attention, which is not modelled".to_owned(),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn same_widths(a: &LatentAttention, b: &LatentAttention) -> bool {
+    let widths = |x: &LatentAttention| (x.query_heads, x.kv_rank, x.plain_dim, x.rotary_dim, x.value_dim);
+    widths(a) == widths(b)
 }
 
 /// Whether any dense or expert weights are stored in a format.

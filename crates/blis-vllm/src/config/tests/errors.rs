@@ -124,7 +124,7 @@ fn what_is_not_modelled_is_refused_by_its_name() {
         ("-cc.custom_ops '[\"rms_norm\"]'", "invalid syntax 'rms_norm' for custom op"),
         ("-cc.custom_ops '[\"+a\",\"-a\"]'", "custom_ops cannot both enable and disable the same operation: a"),
         ("-ac.flash_attn_version 5", "attention_config.flash_attn_version: invalid choice \"5\"; choose from 2, 3, 4"),
-        ("--attention-backend FLASHMLA", "--attention-backend = FLASHMLA is not modelled"),
+        ("--attention-backend FLASHMLA_SPARSE", "--attention-backend = FLASHMLA_SPARSE is not modelled"),
         (
             "--attention-backend FLASHINFER -ac.backend FLASHINFER",
             "--attention-backend and attention_config.backend are mutually exclusive",
@@ -174,7 +174,9 @@ fn a_variable_is_known_or_an_error() {
         |name, value| Case { env: &[(name, value)], ..Case::line("vllm serve m") }.resolve(&llama(), &h100()).unwrap_err().to_string();
     assert_eq!(refusal("VLLM_USE_DEEP_GEM", "1"), "unknown environment variable VLLM_USE_DEEP_GEM; the nearest is VLLM_USE_DEEP_GEMM");
     assert!(refusal("SOMETHING", "1").starts_with("unknown environment variable SOMETHING"));
-    assert!(refusal("VLLM_USE_V2_MODEL_RUNNER", "0").starts_with("VLLM_USE_V2_MODEL_RUNNER = false is not modelled: only Model Runner V2"));
+    let prompts = "attention_config.mla_prefill_backend: this model has no latent attention; leave it out";
+    let line = "vllm serve m --attention-config.mla_prefill_backend FLASHINFER";
+    assert_eq!(Case::line(line).resolve(&llama(), &h100()).unwrap_err().to_string(), prompts);
     assert!(refusal("VLLM_BATCH_INVARIANT", "1").starts_with("VLLM_BATCH_INVARIANT = true is not modelled"));
     assert!(refusal("NCCL_ALGO", "Ring").starts_with("NCCL_ALGO = Ring is not modelled: it changes the algorithms"));
     assert_eq!(refusal("VLLM_USE_DEEP_GEMM", "yes"), "VLLM_USE_DEEP_GEMM: \"yes\" is not 0 or 1");

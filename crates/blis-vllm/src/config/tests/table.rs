@@ -6,7 +6,7 @@ use crate::config::formerly::Release;
 use crate::config::table::Field;
 use crate::config::{
     AttentionBackend, Becomes, CompilationMode, CudagraphMode, FlashinferAllreduce, HashAlgo, KvCacheDtype, LinearBackend, MatmulPrecision,
-    MoeBackend, SchedulingPolicy, Setting, Status, fields, former_spellings,
+    MlaPrefillBackend, MoeBackend, SchedulingPolicy, Setting, Status, fields, former_spellings,
 };
 
 #[test]
@@ -45,6 +45,7 @@ fn enumerations_hold_exactly_the_modelled_choices_of_their_fields() {
     same(Setting::CompilationConfigMode, CompilationMode::ALL.iter().map(|choice| choice.as_str()).collect());
     same(Setting::CompilationConfigCudagraphMode, CudagraphMode::ALL.iter().map(|choice| choice.as_str()).collect());
     same(Setting::AttentionBackend, AttentionBackend::ALL.iter().map(|choice| choice.as_str()).collect());
+    same(Setting::AttentionConfigMlaPrefillBackend, MlaPrefillBackend::ALL.iter().map(|choice| choice.as_str()).collect());
     same(Setting::MoeBackend, MoeBackend::ALL.iter().map(|choice| choice.as_str()).collect());
     same(Setting::LinearBackend, LinearBackend::ALL.iter().map(|choice| choice.as_str()).collect());
     same(Setting::VllmFlashinferAllreduceBackend, FlashinferAllreduce::ALL.iter().map(|choice| choice.as_str()).collect());

@@ -11,9 +11,14 @@ fn kernels(plan: &PoolPlan, primitives: &[Primitive]) -> String {
     let mut names: Vec<String> = Vec::new();
     for piece in plan.layers.iter().filter(|piece| primitives.contains(&piece.primitive)) {
         let format = match piece.shape {
-            PrimitiveShape::Gemm { format, .. } | PrimitiveShape::Moe { format, .. } => format!(" {}", format.label()),
-            PrimitiveShape::Attention { kv_format, .. } => format!(" {kv_format}"),
-            PrimitiveShape::Collective { .. } | PrimitiveShape::Stream { .. } | PrimitiveShape::Sampling { .. } => String::new(),
+            PrimitiveShape::Gemm { format, .. } | PrimitiveShape::BatchedGemm { format, .. } | PrimitiveShape::Moe { format, .. } => {
+                format!(" {}", format.label())
+            }
+            PrimitiveShape::Attention { kv_format: format, .. } | PrimitiveShape::Latent { format, .. } => format!(" {format}"),
+            PrimitiveShape::Traffic { .. }
+            | PrimitiveShape::Collective { .. }
+            | PrimitiveShape::Stream { .. }
+            | PrimitiveShape::Sampling { .. } => String::new(),
         };
         let name = format!("{}/{}{format}", piece.kernel.library, piece.kernel.variant);
         if !names.contains(&name) {
