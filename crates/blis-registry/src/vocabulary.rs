@@ -271,11 +271,9 @@ impl Subject {
     /// The forms that may price it.
     pub const fn forms(self) -> &'static [FormName] {
         match self {
-            Self::Gemm => &[FormName::Matmul],
-            Self::AttentionPrefill => &[FormName::AttentionPrefill],
+            Self::Gemm | Self::BatchedGemm => &[FormName::Matmul],
+            Self::AttentionPrefill | Self::LatentPrefill => &[FormName::AttentionPrefill],
             Self::AttentionDecode => &[FormName::AttentionDecode],
-            Self::BatchedGemm => &[FormName::Matmul],
-            Self::LatentPrefill => &[FormName::AttentionPrefill],
             Self::LatentDecode => &[FormName::LatentDecode],
             Self::MoeExperts => &[FormName::Moe],
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => &[FormName::Collective],

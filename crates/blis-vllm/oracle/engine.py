@@ -18,6 +18,7 @@ from vllm.config import set_current_vllm_config
 from vllm.distributed.utils import get_pp_indices
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.attention.attention import Attention
+from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.platforms import current_platform
 from vllm.sampling_params import SamplingParams
@@ -38,7 +39,10 @@ import scenario as scenarios
 import trace
 
 # A backend that fails to import is passed over in silence by upstream's choice: make sure that none of these does.
-for _name in ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT"):
+for _name in (
+    "FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT",
+    "FLASHINFER_MLA", "TOKENSPEED_MLA", "FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA",
+):
     AttentionBackendEnum[_name].get_class()
 
 LIVELOCK_CALLS = 50
@@ -77,6 +81,27 @@ class AttentionLayer(AttentionLayerBase):
         return self.attn_backend
 
 
+class LatentLayer(AttentionLayerBase):
+    """One layer of latent attention, likewise."""
+
+    get_kv_cache_spec = MLAAttention.get_kv_cache_spec
+
+    def __init__(self, vllm_config) -> None:
+        model, cache = vllm_config.model_config, vllm_config.cache_config
+        config = model.hf_text_config
+        self.head_size = config.kv_lora_rank + config.qk_rope_head_dim
+        self.sliding_window = self.indexer = None
+        self.non_causal_multi_token_decode = False
+        self.kv_cache_dtype = cache.cache_dtype
+        heads = model.get_num_attention_heads(vllm_config.parallel_config)
+        self.attn_backend = get_attn_backend(
+            self.head_size, model.dtype, cache.cache_dtype, use_mla=True, use_sparse=False, num_heads=heads
+        )
+
+    def get_attn_backend(self):
+        return self.attn_backend
+
+
 def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
     """Transcription of the model files: layer names, and which layers have a sliding window."""
     config = vllm_config.model_config.hf_text_config
@@ -87,6 +112,8 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
             layers[f"model.layers.{index}.attn.attn"] = AttentionLayer(vllm_config, window, True)
         elif config.model_type in ("llama", "qwen3", "qwen3_moe", "mixtral"):
             layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, None, False)
+        elif config.model_type == "deepseek_v3":
+            layers[f"model.layers.{index}.self_attn.attn"] = LatentLayer(vllm_config)
         else:
             raise ValueError(f"model_type {config.model_type} has no transcription of its layers here")
     return layers

@@ -39,6 +39,25 @@ MODELS = {
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         **_HEADS,
     },
+    "tiny-mla": {
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "model_type": "deepseek_v3",
+        "num_hidden_layers": 3,
+        "q_lora_rank": 96,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+        "moe_intermediate_size": 64,
+        "n_group": 1,
+        "topk_group": 1,
+        **_HEADS,
+        "num_key_value_heads": 4,
+    },
 }
 
 

@@ -166,7 +166,7 @@ choice! {
         FlexAttention = "FLEX_ATTENTION",
         /// FlashInfer's latent attention.
         FlashinferMla = "FLASHINFER_MLA",
-        /// TokenSpeed's latent attention.
+        /// `TokenSpeed`'s latent attention.
         TokenspeedMla = "TOKENSPEED_MLA",
         /// vLLM's CUTLASS latent attention.
         CutlassMla = "CUTLASS_MLA",
@@ -188,7 +188,7 @@ choice! {
         Flashinfer = "FLASHINFER",
         /// TensorRT-LLM's kernel in FlashInfer.
         TrtllmRagged = "TRTLLM_RAGGED",
-        /// TokenSpeed's.
+        /// `TokenSpeed`'s.
         TokenspeedMla = "TOKENSPEED_MLA",
     }
 }

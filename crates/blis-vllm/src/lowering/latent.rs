@@ -5,7 +5,8 @@
 //!
 //! The down projections are whole on every rank. A decode attends to the latent vectors as they are cached: its queries go through the
 //! key half of the up-projection first, its answer through the value half, each one batched product. A prompt writes keys and
-//! values out for every head, those of its cached tokens too.
+//! values out for every head, those of its cached tokens too. As for other attention, writing new latent vectors to the cache and
+//! putting a decode's queries together in the cache's format belong to attention and are priced with it.
 //!
 //! Left out: merging the parts of a context longer than the workspace and of context and prompt; that `FlashAttention`'s and
 //! `FlashMLA`'s builders take short prompts for decodes; heads padded for a kernel.
@@ -18,9 +19,9 @@ use super::LoweringError;
 use super::elementwise::{self, Input};
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_MLA_CACHE, CSRC_MLA_GATHER, CSRC_QUANTISE, CUBLAS_BATCHED, CUTLASS_MLA_DECODE, CUTLASS_MLA_PREFILL, FLASH_ATTN_2, FLASH_ATTN_3,
-    FLASH_ATTN_4, FLASH_ATTN_MLA_DECODE, FLASHMLA_DECODE, KernelName, TOKENSPEED_MLA_DECODE, TOKENSPEED_MLA_PREFILL, TORCH_COPY,
-    TRITON_MLA_DECODE, TRTLLM_MLA_DECODE, TRTLLM_MLA_PREFILL,
+    CSRC_MLA_GATHER, CUBLAS_BATCHED, CUTLASS_MLA_DECODE, CUTLASS_MLA_PREFILL, FLASH_ATTN_2, FLASH_ATTN_3, FLASH_ATTN_4,
+    FLASH_ATTN_MLA_DECODE, FLASHMLA_DECODE, KernelName, TOKENSPEED_MLA_DECODE, TOKENSPEED_MLA_PREFILL, TORCH_COPY, TRITON_MLA_DECODE,
+    TRTLLM_MLA_DECODE, TRTLLM_MLA_PREFILL,
 };
 use super::pass::{Pass, Sum};
 use super::site::Site;
@@ -109,8 +110,6 @@ impl Pass<'_> {
         // The turned part of queries and of the shared key, read and written.
         let turned = (w.heads + 1) * u64::from(attention.rotary_dim) * w.element;
         self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned);
-        let cached_bytes = site.kv_format().stored_bytes(1, w.cached);
-        self.stream(Primitive::Activation, CSRC_MLA_CACHE, w.cached * w.element + cached_bytes);
         self.latent_prompts(attention, kv_group, w)?;
         self.latent_decodes(kv_group, w);
         let depth = w.heads * w.value;
@@ -164,14 +163,6 @@ impl Pass<'_> {
         let plain = MatmulFormat { weights: site.dtype(), activations: site.dtype() };
         let product = |columns, depth| PrimitiveShape::BatchedGemm { batch: count(w.heads), columns, depth, format: plain };
         self.push(Primitive::BatchedGemm, CUBLAS_BATCHED, product(w.kv_rank, w.plain), RowSet::Decodes, RowRange::ALL);
-        // Both parts of the queries put together, in the cache's format. FlashAttention takes them apart.
-        let quantised = site.resolved.cache.kv_cache_dtype.is_quantized();
-        let written = site.kv_format().stored_bytes(1, w.heads * w.cached);
-        let bytes_per_row = w.heads * w.cached * w.element + written;
-        if quantised || site.resolved.attention.backend != AttentionBackend::FlashAttnMla {
-            let kernel = if quantised { CSRC_QUANTISE } else { TORCH_COPY };
-            self.push(Primitive::Activation, kernel, PrimitiveShape::Stream { bytes_per_row }, RowSet::Decodes, RowRange::ALL);
-        }
         let shape = PrimitiveShape::Latent {
             query_heads: count(w.heads),
             kv_heads: 1,

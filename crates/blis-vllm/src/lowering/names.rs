@@ -98,16 +98,14 @@ kernels! {
     FLASHMLA_DECODE = "flashmla" / "mla-decode";
     /// vLLM's Triton latent decode attention.
     TRITON_MLA_DECODE = "triton" / "mla-decode";
-    /// TokenSpeed's latent decode attention.
+    /// `TokenSpeed`'s latent decode attention.
     TOKENSPEED_MLA_DECODE = "tokenspeed" / "mla-decode";
-    /// TokenSpeed's attention of latent prompts.
+    /// `TokenSpeed`'s attention of latent prompts.
     TOKENSPEED_MLA_PREFILL = "tokenspeed" / "mla-prefill";
     /// PyTorch's batched product, which calls cuBLAS.
     CUBLAS_BATCHED = "cublas" / "batched";
     /// vLLM's product of few rows by the down projections of latent attention.
     CSRC_FUSED_A = "vllm-csrc" / "dsv3-fused-a";
-    /// vLLM's writing of latent vectors to the cache.
-    CSRC_MLA_CACHE = "vllm-csrc" / "concat-and-cache-mla";
     /// vLLM's gathering of cached latent vectors.
     CSRC_MLA_GATHER = "vllm-csrc" / "gather-mla-cache";
     /// PyTorch's sum of two tensors.

@@ -5,8 +5,8 @@
 use blis_contracts::chip::{Chip, CitationKind, Cited};
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{
-    Attention, DenseFeedForward, Derivation, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts, ModelGraph, ParameterCount,
-    StackRun,
+    Attention, DenseFeedForward, Derivation, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, MixtureOfExperts, ModelGraph,
+    ParameterCount, StackRun,
 };
 use blis_contracts::units::{BytesPerRank, BytesPerSecond};
 use indexmap::IndexMap;
@@ -28,6 +28,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         "llama" => ("LlamaForCausalLM", false),
         "qwen3" => ("Qwen3ForCausalLM", false),
         "qwen3_moe" => ("Qwen3MoeForCausalLM", false),
+        "deepseek_v3" => ("DeepseekV3ForCausalLM", false),
         other => return Err(SetupError::model(format!("model_type {other:?} has no transcription of its layers"))),
     };
     let window = if has_window { Some(count("sliding_window")?) } else { None };
@@ -35,8 +36,9 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
     // Whether there are experts decides how engine cores keep step; what they are does not matter.
     let experts = ["num_experts", "num_local_experts"].into_iter().find_map(|key| config.get(key).and_then(Value::as_u64)).unwrap_or(0);
     let feed_forward = feed_forward(experts);
-    let block = |window| LayerBlock {
-        attention: Attention::GroupedQuery(GroupedQueryAttention {
+    let latent = if architecture == "DeepseekV3ForCausalLM" { Some(latent(&count)?) } else { None };
+    let grouped_query = |window| {
+        Attention::GroupedQuery(GroupedQueryAttention {
             query_heads,
             kv_heads,
             head_dim,
@@ -50,7 +52,10 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
             indexer: None,
             qkv_format: PLAIN,
             output_format: PLAIN,
-        }),
+        })
+    };
+    let block = |window| LayerBlock {
+        attention: latent.clone().map_or_else(|| grouped_query(window), Attention::Latent),
         feed_forward: feed_forward.clone(),
         norms: 2,
     };
@@ -102,6 +107,21 @@ fn feed_forward(experts: u64) -> FeedForward {
         });
     }
     FeedForward::Dense(DenseFeedForward { intermediate_size: ANY_RANKS, gated: true, bias: false, up_format: PLAIN, down_format: PLAIN })
+}
+
+fn latent(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<LatentAttention, SetupError> {
+    Ok(LatentAttention {
+        query_heads: count("num_attention_heads")?,
+        query_rank: Some(count("q_lora_rank")?),
+        kv_rank: count("kv_lora_rank")?,
+        plain_dim: count("qk_nope_head_dim")?,
+        rotary_dim: count("qk_rope_head_dim")?,
+        value_dim: count("v_head_dim")?,
+        down_format: PLAIN,
+        query_format: PLAIN,
+        kv_format: PLAIN,
+        output_format: PLAIN,
+    })
 }
 
 /// The name upstream gives the attention of a layer.
@@ -180,10 +200,25 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
         None => Map::new(),
         Some("tiny-llama") => tiny("llama", 2),
         Some("tiny-gptoss") => tiny("gpt_oss", 4),
-        Some(other) => return Err(SetupError::model(format!("unknown preset {other:?}; known are tiny-llama, tiny-gptoss"))),
+        Some("tiny-mla") => tiny_latent(),
+        Some(other) => return Err(SetupError::model(format!("unknown preset {other:?}; known are tiny-llama, tiny-gptoss, tiny-mla"))),
     };
     config.extend(keys);
     Ok(config)
+}
+
+fn tiny_latent() -> Map<String, Value> {
+    let mut config = tiny("deepseek_v3", 3);
+    let counts = [
+        ("num_key_value_heads", 4),
+        ("q_lora_rank", 96),
+        ("kv_lora_rank", 512),
+        ("qk_nope_head_dim", 128),
+        ("qk_rope_head_dim", 64),
+        ("v_head_dim", 128),
+    ];
+    config.extend(counts.map(|(key, value)| (key.to_owned(), Value::from(value))));
+    config
 }
 
 fn tiny(model_type: &str, layers: u32) -> Map<String, Value> {

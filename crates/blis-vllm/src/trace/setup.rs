@@ -1,7 +1,7 @@
 //! The engine a scenario asks for, and the header that states what was resolved.
 
 use blis_contracts::environment::PlanId;
-use blis_contracts::model::ModelGraph;
+use blis_contracts::model::{Attention as Kind, ModelGraph};
 use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, PoolPlan};
 use blis_contracts::step::StepShape;
 use blis_contracts::units::Blocks;
@@ -138,9 +138,11 @@ pub(super) fn engine_parts(scenario: &Scenario) -> Result<(EngineParts, Header),
 /// `stages`: of a pipeline, whose first one's layers the header names, as upstream's scheduler does.
 fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, stages: u32) -> HeaderConfig {
     let first_stage = graph.layer_count() / stages as usize;
+    let latent = graph.layers().any(|block| matches!(block.attention, Kind::Latent(_)));
     let group = |group: &LayerGroup| HeaderGroup {
         layers: group.layers.iter().filter(|layer| **layer < first_stage).map(|layer| model::layer_name(graph, *layer)).collect(),
         kind: match group.attention {
+            Attention::Full if latent => "mla_attention",
             Attention::Full => "full_attention",
             Attention::SlidingWindow { .. } => "sliding_window",
         },
