@@ -14,7 +14,7 @@ import vectors
 import writer
 from entry import Report
 
-FAMILIES = ("gemm", "attention_prefill", "attention_decode", "latent", "moe", "collective", "elementwise", "sampling",
+FAMILIES = ("gemm", "attention_prefill", "attention_decode", "latent", "gathered", "moe", "collective", "elementwise", "sampling",
             "launch", "host", "memory")
 HERE = Path(__file__).resolve().parent
 REGISTRY = HERE.parent / "registry"

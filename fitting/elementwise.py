@@ -8,6 +8,7 @@ that fit the second-level cache are read from it, in the tables as in serving, w
 import numpy as np
 
 import forms
+import lanes
 import source
 from entry import TABLE_RULE, fitted, scope
 from fit import Free
@@ -45,3 +46,4 @@ def entries(chip, wheel, report):
     for name, primitive in CARRIED:
         carried = {k: v for k, v in entry.items() if k not in ("kernel", "format")}
         yield dict(carried, name=name, primitive=primitive, reason=rules[2])
+    yield from lanes.entries(chip, wheel, report)

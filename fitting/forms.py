@@ -110,6 +110,17 @@ def latent_decode(x, values):
     return c["latency"] + c["unit_time"] * x["requests"] + blend(c["sharpness"], memory, compute)
 
 
+def gathered(x, values):
+    """`queries` rows of `requests` requests attend to, or score, `entries` vectors in all, each gathered through a list of its own: every request
+    and every row has a fixed time, every entry its bytes and its operations over all heads. `comparison_time` is for a million comparisons of rows
+    that rank every pair of their scores."""
+    c = Coefficients(values, x)
+    memory = x["entries"] * x["entry_bytes"] / (x["bandwidth"] * c["memory_efficiency"])
+    compute = x["entries"] * x["entry_operations"] / (x["peak"] * c["compute_efficiency"])
+    fixed = c["latency"] + c.get("request_time", 0.0) * x["requests"] + c["query_time"] * x["queries"]
+    return fixed + c.get("comparison_time", 0.0) * x["comparisons"] / 1e6 + blend(c["sharpness"], memory, compute)
+
+
 def moe(x, values):
     """Experts of one layer on one rank: `pairs` (token, expert) pairs land on `hit` of `experts` resident experts.
     `element_time` is for a thousand elements of the pairs' rows, gathered and summed. Reading and computing add up: tiles of a few rows neither hide the reading of their weights nor fill the matrix units."""
@@ -157,4 +168,4 @@ def stored(x, values):
     return values["base"] + values.get("per_rank", 0.0) * x["ranks"] + values.get("per_graph", 0.0) * x["graphs"]
 
 
-FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, moe, collective, stream, sampling, per_unit, stored)}
+FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, moe, collective, stream, sampling, per_unit, stored)}

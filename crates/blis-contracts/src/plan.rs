@@ -123,9 +123,17 @@ pub enum Primitive {
     LatentPrefill,
     /// Latent attention of requests with one new token, over the latent vectors as they are cached.
     LatentDecode,
+    /// Attention of requests with several new tokens to entries that each token names by a list.
+    SparsePrefill,
+    /// Attention of requests with one new token to entries that each token names by a list.
+    SparseDecode,
+    /// Scoring entries for requests with several new tokens, and selecting the best.
+    SelectionPrefill,
+    /// Scoring entries for requests with one new token, and selecting the best.
+    SelectionDecode,
     /// The experts of a mixture, routing included, router projection not.
     MoeExperts,
-    /// Layers that a second stream runs beside the experts: their time is hidden, the traffic of their weights is not.
+    /// Layers that a second stream runs beside others: their time is hidden, the traffic of their weights is not.
     Beside,
     /// A sum over the ranks of a group, left on each.
     AllReduce,
@@ -147,13 +155,17 @@ pub enum Primitive {
 
 impl Primitive {
     /// Every primitive.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::Gemm,
         Self::AttentionPrefill,
         Self::AttentionDecode,
         Self::BatchedGemm,
         Self::LatentPrefill,
         Self::LatentDecode,
+        Self::SparsePrefill,
+        Self::SparseDecode,
+        Self::SelectionPrefill,
+        Self::SelectionDecode,
         Self::MoeExperts,
         Self::Beside,
         Self::AllReduce,
@@ -175,6 +187,10 @@ impl Primitive {
             Self::BatchedGemm => "gemm.batched",
             Self::LatentPrefill => "latent.prefill",
             Self::LatentDecode => "latent.decode",
+            Self::SparsePrefill => "attention.sparse_prefill",
+            Self::SparseDecode => "attention.sparse_decode",
+            Self::SelectionPrefill => "selection.prefill",
+            Self::SelectionDecode => "selection.decode",
             Self::MoeExperts => "moe.experts",
             Self::Beside => "moe.beside",
             Self::AllReduce => "collective.all_reduce",
@@ -316,6 +332,40 @@ pub enum PrimitiveShape {
         kv_group: u32,
         /// How the kernel reads keys and values.
         format: FormatName,
+    },
+    /// Attention to a window of recent tokens and to vectors that each stand for several, all gathered by a list.
+    Gathered {
+        /// Query heads on this rank as the kernel runs them.
+        query_heads: u32,
+        /// Elements of a query head and of the one vector that is key and value of all heads.
+        head_dim: u32,
+        /// Bytes the kernel reads of one entry.
+        entry_bytes: u32,
+        /// Recent tokens that are entries themselves.
+        window: u32,
+        /// Tokens that one further entry stands for; 0 where there are none.
+        ratio: u32,
+        /// Further entries a token attends to at most; 0 for all.
+        top_k: u32,
+        /// What the kernel multiplies.
+        multiplied: FormatName,
+    },
+    /// Scores of all entries, and a list of the best.
+    Scores {
+        /// Scoring heads.
+        heads: u32,
+        /// Elements of a scoring head and of an entry.
+        head_dim: u32,
+        /// Bytes of one entry.
+        entry_bytes: u32,
+        /// Tokens that one entry stands for.
+        ratio: u32,
+        /// Entries that are kept of each row.
+        top_k: u32,
+        /// Entries up to which a row of several is selected by ranking every pair.
+        ranked: u32,
+        /// What the kernel multiplies.
+        multiplied: FormatName,
     },
     /// The experts of one layer.
     Moe {

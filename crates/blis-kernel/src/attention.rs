@@ -10,12 +10,14 @@ use blis_registry::vocabulary::Input;
 use crate::forms::{Form, Parts, Rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
+use crate::sparse::SparseClass;
 
 /// Every attention operation of a stage.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Attention {
     pub(crate) decode: Vec<DecodeClass>,
     pub(crate) prefill: Vec<PrefillClass>,
+    pub(crate) sparse: Vec<SparseClass>,
 }
 
 /// One class of decode attention.
@@ -67,7 +69,7 @@ pub(crate) struct Priced {
 }
 
 impl Tally {
-    fn add(&mut self, priced: &Priced) {
+    pub(crate) fn add(&mut self, priced: &Priced) {
         let part = if priced.extrapolated { &mut self.outside } else { &mut self.inside };
         part.microseconds += priced.microseconds;
         part.steps += 1;
@@ -76,7 +78,7 @@ impl Tally {
 }
 
 impl Attention {
-    pub(crate) fn new(decode: Vec<Operation>, prefill: Vec<Operation>) -> Self {
+    pub(crate) fn new(decode: Vec<Operation>, prefill: Vec<Operation>, sparse: Vec<SparseClass>) -> Self {
         let same_call = |operation: &Operation| {
             prefill.iter().any(|other| other.kernel == operation.kernel && other.shape == operation.shape && other.count == operation.count)
         };
@@ -88,14 +90,16 @@ impl Attention {
             })
             .collect();
         let prefill = prefill.into_iter().map(|operation| PrefillClass { operation, tally: Tally::default() }).collect();
-        Self { decode, prefill }
+        Self { decode, prefill, sparse }
     }
 
     /// Attention calls of one pass with decode requests, prefill rows or both.
     pub(crate) fn calls(&self, step: &RankStep) -> u32 {
         let decode = self.decode.iter().filter(|class| !step.decode.is_empty() && !class.merges(step));
         let prefill = self.prefill.iter().filter(|_| !step.prefill.is_empty());
-        decode.map(|class| class.operation.count).chain(prefill.map(|class| class.operation.count)).sum()
+        let sparse = self.sparse.iter().filter(|class| class.runs(step));
+        let counts = decode.map(|class| class.operation.count).chain(prefill.map(|class| class.operation.count));
+        counts.chain(sparse.map(|class| class.operation.count)).sum()
     }
 
     /// Microseconds of one step; counts it.
@@ -108,6 +112,12 @@ impl Attention {
             }
         }
         for class in &mut self.prefill {
+            if let Some(priced) = class.price(step) {
+                total += priced.microseconds;
+                class.tally.add(&priced);
+            }
+        }
+        for class in &mut self.sparse {
             if let Some(priced) = class.price(step) {
                 total += priced.microseconds;
                 class.tally.add(&priced);
@@ -175,6 +185,8 @@ fn window_of(shape: &PrimitiveShape) -> u32 {
         | PrimitiveShape::BatchedGemm { .. }
         | PrimitiveShape::Latent { .. }
         | PrimitiveShape::Traffic { .. }
+        | PrimitiveShape::Gathered { .. }
+        | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }

@@ -25,6 +25,7 @@ mod model;
 mod operation;
 mod placement;
 mod report;
+mod sparse;
 mod table;
 
 pub use compiled::CompiledPlan;

@@ -51,6 +51,8 @@ fn widest_group(plan: &PoolPlan) -> Option<u32> {
         | PrimitiveShape::Latent { .. }
         | PrimitiveShape::Traffic { .. }
         | PrimitiveShape::Attention { .. }
+        | PrimitiveShape::Gathered { .. }
+        | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
@@ -80,6 +82,10 @@ fn live_bytes(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> u64 {
         PrimitiveShape::Attention { query_heads, kv_heads, head_dim, .. } => {
             ACTIVATION_BYTES * 2 * u64::from(query_heads + kv_heads) * u64::from(head_dim)
         }
+        // Queries and outputs.
+        PrimitiveShape::Gathered { query_heads, head_dim, .. } => ACTIVATION_BYTES * 2 * u64::from(query_heads) * u64::from(head_dim),
+        // Queries in 8 bits and the list in 32.
+        PrimitiveShape::Scores { heads, head_dim, top_k, .. } => u64::from(heads) * u64::from(head_dim) + 4 * u64::from(top_k),
         // Input and output, and for each expert of a token its projections and its share of the output.
         PrimitiveShape::Moe { top_k, hidden, intermediate, gated, .. } => {
             let between = intermediate * if gated { 3 } else { 2 };

@@ -17,6 +17,7 @@ use crate::launch::Launches;
 use crate::memory;
 use crate::operation::Operation;
 use crate::routing::RoutingBalance;
+use crate::sparse::SparseClass;
 use crate::table::Table;
 
 /// Prices plans on one chip.
@@ -77,7 +78,16 @@ impl CostModel {
 
     fn stage(&self, plan: &PoolPlan, stage: u32) -> Result<Stage, CompileError> {
         let (mut rows, mut decode, mut prefill): (Vec<(RowSet, Vec<Operation>)>, _, _) = (vec![], vec![], vec![]);
+        let mut sparse = Vec::new();
         for (layer, count) in merged(plan.layers.iter().filter(|layer| layer.stage == stage)) {
+            if let Some(prompts) = reads_lists(layer.primitive) {
+                if !fits(layer) {
+                    return Err(misfit(layer));
+                }
+                let operation = Operation::new(layer, count, &self.coefficients, &self.figures, self.balance)?;
+                sparse.push(SparseClass::new(operation, prompts));
+                continue;
+            }
             let target = match (layer.primitive, layer.rows) {
                 (Primitive::AttentionDecode | Primitive::LatentDecode, RowSet::Requests) => &mut decode,
                 (Primitive::AttentionPrefill | Primitive::LatentPrefill, RowSet::Requests) => &mut prefill,
@@ -98,7 +108,7 @@ impl CostModel {
             }
         }
         let rows = rows.into_iter().map(|(set, operations)| (set, Table::new(operations))).collect();
-        Ok(Stage { rows, sharing: plan.layout.tensor.max(1), attention: Attention::new(decode, prefill) })
+        Ok(Stage { rows, sharing: plan.layout.tensor.max(1), attention: Attention::new(decode, prefill, sparse) })
     }
 }
 
@@ -134,6 +144,12 @@ fn fits(layer: &LoweredLayer) -> bool {
             matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests && layer.runs_for == RowRange::ALL
         }
         Primitive::Beside => matches!(layer.shape, PrimitiveShape::Traffic { .. }) && !over_requests,
+        Primitive::SparsePrefill | Primitive::SparseDecode => {
+            matches!(layer.shape, PrimitiveShape::Gathered { .. }) && over_requests && layer.runs_for == RowRange::ALL
+        }
+        Primitive::SelectionPrefill | Primitive::SelectionDecode => {
+            matches!(layer.shape, PrimitiveShape::Scores { ratio, .. } if ratio > 0) && over_requests && layer.runs_for == RowRange::ALL
+        }
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
         Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter => {
             matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests
@@ -142,6 +158,30 @@ fn fits(layer: &LoweredLayer) -> bool {
             matches!(layer.shape, PrimitiveShape::Stream { .. }) && !over_requests
         }
         Primitive::Sampling => matches!(layer.shape, PrimitiveShape::Sampling { .. }) && !over_requests,
+    }
+}
+
+/// Whether a primitive works on listed entries, and if so, for requests with several new tokens.
+const fn reads_lists(primitive: Primitive) -> Option<bool> {
+    match primitive {
+        Primitive::SparsePrefill | Primitive::SelectionPrefill => Some(true),
+        Primitive::SparseDecode | Primitive::SelectionDecode => Some(false),
+        Primitive::Gemm
+        | Primitive::BatchedGemm
+        | Primitive::AttentionPrefill
+        | Primitive::AttentionDecode
+        | Primitive::LatentPrefill
+        | Primitive::LatentDecode
+        | Primitive::MoeExperts
+        | Primitive::Beside
+        | Primitive::AllReduce
+        | Primitive::AllGather
+        | Primitive::ReduceScatter
+        | Primitive::Norm
+        | Primitive::Activation
+        | Primitive::Rope
+        | Primitive::Embedding
+        | Primitive::Sampling => None,
     }
 }
 

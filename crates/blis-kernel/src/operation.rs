@@ -45,6 +45,8 @@ impl Operation {
             | PrimitiveShape::Attention { .. }
             | PrimitiveShape::Latent { .. }
             | PrimitiveShape::Traffic { .. }
+            | PrimitiveShape::Gathered { .. }
+            | PrimitiveShape::Scores { .. }
             | PrimitiveShape::Moe { .. }
             | PrimitiveShape::Stream { .. }
             | PrimitiveShape::Sampling { .. } => None,
@@ -76,7 +78,11 @@ impl Operation {
             PrimitiveShape::Gemm { .. } | PrimitiveShape::BatchedGemm { .. } | PrimitiveShape::Sampling { .. } => {
                 fixed.with(Input::Rows, rows)
             }
-            PrimitiveShape::Attention { .. } | PrimitiveShape::Latent { .. } | PrimitiveShape::Traffic { .. } => fixed,
+            PrimitiveShape::Attention { .. }
+            | PrimitiveShape::Latent { .. }
+            | PrimitiveShape::Traffic { .. }
+            | PrimitiveShape::Gathered { .. }
+            | PrimitiveShape::Scores { .. } => fixed,
             PrimitiveShape::Moe { top_k, .. } => {
                 let placement = self.placement.as_ref().expect("work with experts has a placement");
                 let load = placement.busiest(self.balance, top_k, rows);
@@ -98,6 +104,8 @@ fn placement(shape: &PrimitiveShape) -> Option<Placement> {
         PrimitiveShape::Moe { experts, local_experts, .. } => Some(Placement::new(experts, local_experts)),
         PrimitiveShape::Gemm { .. }
         | PrimitiveShape::BatchedGemm { .. }
+        | PrimitiveShape::Gathered { .. }
+        | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Attention { .. }
         | PrimitiveShape::Latent { .. }
         | PrimitiveShape::Traffic { .. }
@@ -117,6 +125,10 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
         | Primitive::BatchedGemm
         | Primitive::LatentPrefill
         | Primitive::LatentDecode
+        | Primitive::SparsePrefill
+        | Primitive::SparseDecode
+        | Primitive::SelectionPrefill
+        | Primitive::SelectionDecode
         | Primitive::MoeExperts
         | Primitive::Beside
         | Primitive::AllReduce
@@ -136,6 +148,8 @@ fn format_label(shape: &PrimitiveShape) -> Option<String> {
         }
         PrimitiveShape::Attention { kv_format: format, .. } | PrimitiveShape::Latent { format, .. } => Some(format.as_str().to_owned()),
         PrimitiveShape::Traffic { .. }
+        | PrimitiveShape::Gathered { .. }
+        | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
@@ -179,6 +193,15 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
             .with(Input::ElementBytes, kv_format.parts().bits_per_element() / 8.0)
             // Efficiencies of attention are stated against the 16-bit rate, whatever the cache's format.
             .with(Input::Peak, peak(FormatName::Bf16)?),
+        // Each entry is a key, and a value, to every head.
+        PrimitiveShape::Gathered { query_heads, head_dim, entry_bytes, multiplied, .. } => chip
+            .with(Input::EntryBytes, f64::from(entry_bytes))
+            .with(Input::EntryOperations, 4.0 * f64::from(query_heads) * f64::from(head_dim))
+            .with(Input::Peak, peak(multiplied)?),
+        PrimitiveShape::Scores { heads, head_dim, entry_bytes, multiplied, .. } => chip
+            .with(Input::EntryBytes, f64::from(entry_bytes))
+            .with(Input::EntryOperations, 2.0 * f64::from(heads) * f64::from(head_dim))
+            .with(Input::Peak, peak(multiplied)?),
         PrimitiveShape::Moe { local_experts, hidden, intermediate, gated, format, .. } => {
             let in_matrices = if gated { 2 } else { 1 };
             let stored =

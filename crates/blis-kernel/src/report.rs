@@ -91,7 +91,8 @@ impl CompiledPlan {
             }
             let decode = stage.attention.decode.iter().map(|class| (&class.operation, class.price(rank)));
             let prefill = stage.attention.prefill.iter().map(|class| (&class.operation, class.price(rank)));
-            for (operation, priced) in decode.chain(prefill) {
+            let sparse = stage.attention.sparse.iter().map(|class| (&class.operation, class.price(rank)));
+            for (operation, priced) in decode.chain(prefill).chain(sparse) {
                 lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
             }
             let calls = stage.calls(rank, gathered);
@@ -119,7 +120,8 @@ impl CompiledPlan {
             }
             let decode = stage.attention.decode.iter().map(|class| (&class.operation, &class.tally));
             let prefill = stage.attention.prefill.iter().map(|class| (&class.operation, &class.tally));
-            lines.extend(decode.chain(prefill).flat_map(|(operation, tally)| of_tally(operation, tally)));
+            let sparse = stage.attention.sparse.iter().map(|class| (&class.operation, &class.tally));
+            lines.extend(decode.chain(prefill).chain(sparse).flat_map(|(operation, tally)| of_tally(operation, tally)));
         }
         let counts = &self.counts;
         if counts.between.0 > 0 {

@@ -90,6 +90,17 @@ const fn extra(name: &'static str, unit: Unit) -> CoefficientSpec {
     optional(name, unit, Kind::NonNegative, Neutral::Zero)
 }
 
+/// What pricing work on listed entries needs.
+const GATHERED: &[CoefficientSpec] = &[
+    LATENCY,
+    MEMORY_EFFICIENCY,
+    COMPUTE_EFFICIENCY,
+    SHARPNESS,
+    required("query_time", Unit::Microseconds, Kind::NonNegative),
+    extra("request_time", Unit::Microseconds),
+    extra("comparison_time", Unit::Microseconds),
+];
+
 impl FormName {
     /// The coefficients it reads.
     pub const fn coefficients(self) -> &'static [CoefficientSpec] {
@@ -131,6 +142,7 @@ impl FormName {
                     ]
                 }
             }
+            Self::Gathered => GATHERED,
             Self::Moe => {
                 const {
                     &[
@@ -204,6 +216,16 @@ impl FormName {
                 Input::HeadDim,
                 Input::ValueDim,
                 Input::ElementBytes,
+                Input::Bandwidth,
+                Input::Peak,
+            ],
+            Self::Gathered => &[
+                Input::Requests,
+                Input::Queries,
+                Input::Entries,
+                Input::EntryBytes,
+                Input::EntryOperations,
+                Input::Comparisons,
                 Input::Bandwidth,
                 Input::Peak,
             ],

@@ -104,6 +104,7 @@ fn check_boundary(entry: &Entry, at: &mut Place<'_>) {
         | Family::AttentionPrefill
         | Family::AttentionDecode
         | Family::Latent
+        | Family::Gathered
         | Family::Moe
         | Family::Collective
         | Family::Elementwise

@@ -51,6 +51,14 @@ vocabulary!(
         LatentPrefill = "latent.prefill",
         /// Latent attention of requests with one new token.
         LatentDecode = "latent.decode",
+        /// Attention of requests with several new tokens to listed entries.
+        SparsePrefill = "attention.sparse_prefill",
+        /// Attention of requests with one new token to listed entries.
+        SparseDecode = "attention.sparse_decode",
+        /// Scoring and selecting entries for requests with several new tokens.
+        SelectionPrefill = "selection.prefill",
+        /// Scoring and selecting entries for requests with one new token.
+        SelectionDecode = "selection.decode",
         /// The experts of a mixture.
         MoeExperts = "moe.experts",
         /// Weights that a second stream reads beside the experts.
@@ -113,6 +121,8 @@ vocabulary!(
         AttentionDecode = "attention_decode",
         /// Latent attention and the batched products around it.
         Latent = "latent",
+        /// Attention to listed entries, and selecting them.
+        Gathered = "gathered",
         /// Experts.
         Moe = "moe",
         /// Collectives.
@@ -141,6 +151,8 @@ vocabulary!(
         AttentionPrefill = "attention_prefill",
         /// Latent attention with one new token per request.
         LatentDecode = "latent_decode",
+        /// Attention to, or scoring of, entries gathered by a list.
+        Gathered = "gathered",
         /// The experts of one layer.
         Moe = "moe",
         /// A collective by algorithm range.
@@ -193,6 +205,16 @@ vocabulary!(
         Cached = "cached",
         /// Tokens a query sees; 0 for all.
         Window = "window",
+        /// Tokens that attend or score.
+        Queries = "queries",
+        /// Entries they attend to, or score, in all.
+        Entries = "entries",
+        /// Bytes read of one entry.
+        EntryBytes = "entry_bytes",
+        /// Operations on one entry, over all heads.
+        EntryOperations = "entry_operations",
+        /// Pairs of scores of rows that rank every pair.
+        Comparisons = "comparisons",
         /// Tokens.
         Tokens = "tokens",
         /// (token, expert) pairs on one rank.
@@ -275,6 +297,7 @@ impl Subject {
             Self::AttentionPrefill | Self::LatentPrefill => &[FormName::AttentionPrefill],
             Self::AttentionDecode => &[FormName::AttentionDecode],
             Self::LatentDecode => &[FormName::LatentDecode],
+            Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => &[FormName::Gathered],
             Self::MoeExperts => &[FormName::Moe],
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => &[FormName::Collective],
             Self::Beside | Self::Norm | Self::Activation | Self::Rope | Self::Embedding => &[FormName::Stream],
@@ -300,6 +323,7 @@ impl Subject {
             Self::AttentionPrefill => Family::AttentionPrefill,
             Self::AttentionDecode => Family::AttentionDecode,
             Self::BatchedGemm | Self::LatentPrefill | Self::LatentDecode | Self::Beside => Family::Latent,
+            Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => Family::Gathered,
             Self::MoeExperts => Family::Moe,
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
@@ -322,6 +346,10 @@ impl From<Primitive> for Subject {
             Primitive::BatchedGemm => Self::BatchedGemm,
             Primitive::LatentPrefill => Self::LatentPrefill,
             Primitive::LatentDecode => Self::LatentDecode,
+            Primitive::SparsePrefill => Self::SparsePrefill,
+            Primitive::SparseDecode => Self::SparseDecode,
+            Primitive::SelectionPrefill => Self::SelectionPrefill,
+            Primitive::SelectionDecode => Self::SelectionDecode,
             Primitive::MoeExperts => Self::MoeExperts,
             Primitive::Beside => Self::Beside,
             Primitive::AllReduce => Self::AllReduce,

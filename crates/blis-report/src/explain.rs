@@ -187,6 +187,19 @@ fn shape(shape: &PrimitiveShape) -> String {
             let sinks = if sinks { ", sinks" } else { "" };
             format!("{query_heads}/{kv_heads} heads of {head_dim}{window}{sinks}, KV {}", kv_format.as_str())
         }
+        PrimitiveShape::Gathered { query_heads, head_dim, entry_bytes, window, ratio, top_k, multiplied } => {
+            let further = match (ratio, top_k) {
+                (0, _) => String::new(),
+                (ratio, 0) => format!(" and all of {ratio} tokens each"),
+                (ratio, top_k) => format!(" and {top_k} of {ratio} tokens each"),
+            };
+            format!("{query_heads} heads of {head_dim}, {window} tokens{further}, {entry_bytes} B an entry, in {multiplied}")
+        }
+        PrimitiveShape::Scores { heads, head_dim, entry_bytes, ratio, top_k, multiplied, .. } => {
+            format!(
+                "{heads} heads of {head_dim}, best {top_k} of entries of {ratio} tokens each, {entry_bytes} B an entry, in {multiplied}"
+            )
+        }
         PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, format, .. } => format!(
             "{top_k} of {experts} experts ({local_experts} here), {hidden} x {intermediate}, {} x {}",
             format.activations.as_str(),

@@ -6,6 +6,7 @@
 mod attention_decode;
 mod attention_prefill;
 mod collective;
+mod gathered;
 mod latent_decode;
 mod matmul;
 mod moe;
@@ -21,6 +22,7 @@ use blis_registry::vocabulary::{FormName, Input};
 pub use attention_decode::AttentionDecode;
 pub use attention_prefill::{AttentionPrefill, Rows, attention_pairs};
 pub use collective::Collective;
+pub use gathered::Gathered;
 pub use latent_decode::LatentDecode;
 pub use matmul::Matmul;
 pub use moe::Moe;
@@ -42,6 +44,8 @@ pub enum Form {
     AttentionPrefill(AttentionPrefill),
     /// Latent attention with one new token per request.
     LatentDecode(LatentDecode),
+    /// Attention to, or scoring of, listed entries.
+    Gathered(Gathered),
     /// The experts of one layer.
     Moe(Moe),
     /// A collective.
@@ -88,6 +92,7 @@ impl Form {
             FormName::AttentionDecode => Self::AttentionDecode(AttentionDecode::read(entry, fixed)),
             FormName::AttentionPrefill => Self::AttentionPrefill(AttentionPrefill::read(entry, fixed)),
             FormName::LatentDecode => Self::LatentDecode(LatentDecode::read(entry, fixed)),
+            FormName::Gathered => Self::Gathered(Gathered::read(entry, fixed)),
             FormName::Moe => Self::Moe(Moe::read(entry, fixed)),
             FormName::Collective => Self::Collective(Collective::read(entry)),
             FormName::Stream => Self::Stream(Stream::read(entry, fixed)),
@@ -106,6 +111,7 @@ impl Form {
             | Self::AttentionDecode(_)
             | Self::AttentionPrefill(_)
             | Self::LatentDecode(_)
+            | Self::Gathered(_)
             | Self::Moe(_)
             | Self::Collective(_)
             | Self::Stream(_)
@@ -124,6 +130,7 @@ impl Form {
             Self::AttentionDecode(form) => form.parts(inputs),
             Self::AttentionPrefill(form) => form.parts(inputs),
             Self::LatentDecode(form) => form.parts(inputs),
+            Self::Gathered(form) => whole(form.microseconds(inputs)),
             Self::Moe(form) => whole(form.microseconds(inputs)),
             Self::Collective(form) => whole(form.microseconds(inputs)),
             Self::Stream(form) => whole(form.microseconds(inputs)),

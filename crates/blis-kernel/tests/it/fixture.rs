@@ -47,6 +47,19 @@ fn attention(kv_group: u32, window: u32) -> PrimitiveShape {
     PrimitiveShape::Attention { query_heads: 16, kv_heads: 2, head_dim: 64, kv_group, window, sinks: true, kv_format: FormatName::Bf16 }
 }
 
+const GATHERED: PrimitiveShape = PrimitiveShape::Gathered {
+    query_heads: 4,
+    head_dim: 256,
+    entry_bytes: 584,
+    window: 128,
+    ratio: 4,
+    top_k: 100,
+    multiplied: FormatName::Bf16,
+};
+
+const SCORES: PrimitiveShape =
+    PrimitiveShape::Scores { heads: 64, head_dim: 128, entry_bytes: 132, ratio: 4, top_k: 100, ranked: 200, multiplied: FormatName::Bf16 };
+
 /// A mixture of experts with alternating windows on four ranks, as an engine would lower it.
 pub(crate) fn mixture(hardware: &str) -> PoolPlan {
     let (attention_kernel, experts) = match chip(hardware).compute_capability.value {
@@ -68,6 +81,10 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
             layer(index, Primitive::Rope, "inductor/fused", stream(4 * 1152), RowSet::Tokens),
             layer(index, Primitive::AttentionPrefill, attention_kernel.0, attention(group, window), RowSet::Requests),
             layer(index, Primitive::AttentionDecode, attention_kernel.1, attention(group, window), RowSet::Requests),
+            layer(index, Primitive::SelectionPrefill, "any/scores", SCORES, RowSet::Requests),
+            layer(index, Primitive::SelectionDecode, "any/scores", SCORES, RowSet::Requests),
+            layer(index, Primitive::SparsePrefill, "any/sparse", GATHERED, RowSet::Requests),
+            layer(index, Primitive::SparseDecode, "any/sparse", GATHERED, RowSet::Requests),
             layer(index, Primitive::Gemm, "cublas/linear", gemm(2880, 1024), RowSet::Tokens),
             layer(index, Primitive::AllReduce, "vllm-csrc/custom-all-reduce", reduce, RowSet::Tokens),
             layer(index, Primitive::Gemm, "cublas/linear", gemm(128, 2880), RowSet::Tokens),

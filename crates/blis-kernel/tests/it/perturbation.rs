@@ -143,6 +143,20 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("latent.kv_group", |plan| in_shapes!(plan, Latent, kv_group => *kv_group = 1 - *kv_group)),
     ("latent.format", |plan| in_shapes!(plan, Latent, format => *format = FormatName::Fp8)),
     ("traffic.bytes", |plan| in_shapes!(plan, Traffic, bytes => *bytes *= 2)),
+    ("gathered.query_heads", |plan| in_shapes!(plan, Gathered, query_heads => *query_heads *= 2)),
+    ("gathered.head_dim", |plan| in_shapes!(plan, Gathered, head_dim => *head_dim *= 2)),
+    ("gathered.entry_bytes", |plan| in_shapes!(plan, Gathered, entry_bytes => *entry_bytes *= 4)),
+    ("gathered.window", |plan| in_shapes!(plan, Gathered, window => *window += 64)),
+    ("gathered.ratio", |plan| in_shapes!(plan, Gathered, ratio => *ratio = 128)),
+    ("gathered.top_k", |plan| in_shapes!(plan, Gathered, top_k => *top_k = 10)),
+    ("gathered.multiplied", |plan| in_shapes!(plan, Gathered, multiplied => *multiplied = FormatName::Fp8)),
+    ("scores.heads", |plan| in_shapes!(plan, Scores, heads => *heads *= 2)),
+    ("scores.head_dim", |plan| in_shapes!(plan, Scores, head_dim => *head_dim *= 2)),
+    ("scores.entry_bytes", |plan| in_shapes!(plan, Scores, entry_bytes => *entry_bytes *= 64)),
+    ("scores.ratio", |plan| in_shapes!(plan, Scores, ratio => *ratio = 1)),
+    ("scores.top_k", |plan| in_shapes!(plan, Scores, top_k => *top_k = 10)),
+    ("scores.ranked", |plan| in_shapes!(plan, Scores, ranked => *ranked *= 2)),
+    ("scores.multiplied", |plan| in_shapes!(plan, Scores, multiplied => *multiplied = FormatName::Fp8)),
     ("moe.experts", |plan| in_shapes!(plan, Moe, experts => *experts *= 2)),
     ("moe.local_experts", |plan| in_shapes!(plan, Moe, local_experts => *local_experts /= 2)),
     ("moe.top_k", |plan| in_shapes!(plan, Moe, top_k => *top_k += 1)),
@@ -191,6 +205,8 @@ fn take_apart(plan: &PoolPlan) {
         | PrimitiveShape::Traffic { bytes: _ }
         | PrimitiveShape::Moe { experts: _, local_experts: _, top_k: _, hidden: _, intermediate: _, gated: _, format: _ }
         | PrimitiveShape::Attention { query_heads: _, kv_heads: _, head_dim: _, kv_group: _, window: _, sinks: _, kv_format: _ }
+        | PrimitiveShape::Gathered { query_heads: _, head_dim: _, entry_bytes: _, window: _, ratio: _, top_k: _, multiplied: _ }
+        | PrimitiveShape::Scores { heads: _, head_dim: _, entry_bytes: _, ratio: _, top_k: _, ranked: _, multiplied: _ }
         | PrimitiveShape::Collective { group: _, bytes_per_row: _ }
         | PrimitiveShape::Stream { bytes_per_row: _ }
         | PrimitiveShape::Sampling { vocabulary: _ } => {}

@@ -176,6 +176,8 @@ choice! {
         FlashMla = "FLASHMLA",
         /// vLLM's Triton latent attention.
         TritonMla = "TRITON_MLA",
+        /// FlashMLA's attention to listed entries, in its variant for `DeepSeek` V4.
+        FlashMlaSparseDsv4 = "FLASHMLA_SPARSE_DSV4",
     }
 }
 
@@ -190,6 +192,18 @@ choice! {
         TrtllmRagged = "TRTLLM_RAGGED",
         /// `TokenSpeed`'s.
         TokenspeedMla = "TOKENSPEED_MLA",
+    }
+}
+
+choice! {
+    /// How the vectors that select entries are stored.
+    IndexerKvDtype {
+        /// As the model's code prefers: 8 bits.
+        Auto = "auto",
+        /// 8 bits with a 32-bit scale for 128 elements.
+        Fp8 = "fp8",
+        /// 4 bits with an 8-bit scale for 32 elements.
+        Mxfp4 = "mxfp4",
     }
 }
 

@@ -22,8 +22,8 @@ mod tests;
 mod value;
 
 pub use choices::{
-    AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, KvCacheDtype, LinearBackend,
-    MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
+    AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
+    LinearBackend, MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
 };
 pub use error::{ConfigError, Place};
 pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};

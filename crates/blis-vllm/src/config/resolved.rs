@@ -6,8 +6,8 @@
 use std::fmt;
 
 use super::choices::{
-    AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, KvCacheDtype, LinearBackend,
-    MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
+    AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
+    LinearBackend, MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
 };
 use super::setting::Setting;
 
@@ -207,6 +207,8 @@ pub struct AttentionSettings {
     pub flash_attn_max_num_splits_for_cuda_graph: u64,
     /// Forces TensorRT-LLM's kernels inside FlashInfer on or off; absent for upstream's own choice.
     pub use_trtllm_attention: Option<bool>,
+    /// How the vectors that select entries are stored.
+    pub indexer_kv_dtype: IndexerKvDtype,
     /// Whether the backends ask for a KV cache in which the layers of a block lie side by side.
     pub packs_pages: bool,
     /// What prompts of latent attention run; absent where no layer has it.

@@ -133,6 +133,8 @@ pub enum Setting {
     AttentionConfigMlaPrefillBackend,
     /// `attention_config.use_prefill_query_quantization`
     AttentionConfigUsePrefillQueryQuantization,
+    /// `attention_config.indexer_kv_dtype`
+    AttentionConfigIndexerKvDtype,
     /// `quantization_config.moe.activation`
     QuantizationConfigMoeActivation,
     /// `kernel_config.enable_flashinfer_autotune`
@@ -242,6 +244,7 @@ impl Setting {
         Setting::AttentionConfigDisableFlashinferQQuantization,
         Setting::AttentionConfigMlaPrefillBackend,
         Setting::AttentionConfigUsePrefillQueryQuantization,
+        Setting::AttentionConfigIndexerKvDtype,
         Setting::QuantizationConfigMoeActivation,
         Setting::KernelConfigEnableFlashinferAutotune,
         Setting::KernelConfigMoeBackend,
@@ -330,6 +333,7 @@ impl Setting {
         "attention_config.disable_flashinfer_q_quantization",
         "attention_config.mla_prefill_backend",
         "attention_config.use_prefill_query_quantization",
+        "attention_config.indexer_kv_dtype",
         "quantization_config.moe.activation",
         "kernel_config.enable_flashinfer_autotune",
         "kernel_config.moe_backend",

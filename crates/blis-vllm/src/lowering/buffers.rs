@@ -9,9 +9,9 @@ use blis_contracts::model::{Attention, LayerBlock};
 use blis_contracts::plan::Buffer;
 use blis_contracts::units::BytesPerRank;
 
-use super::collective;
 use super::pass::QK_NORM_MOST_ROWS;
 use super::site::Site;
+use super::{collective, compressed};
 use crate::config::MlaPrefillBackend;
 
 pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
@@ -20,6 +20,7 @@ pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
         .into_iter()
         .chain(communicators)
         .chain(prompt_workspace(site).map(|bytes| ("FlashInfer workspace", bytes)))
+        .chain(compressed::workspace_bytes(site))
         .chain(norm_workspace(site).map(|bytes| ("query and key norm workspace", bytes)))
         .map(|(name, bytes)| Buffer { name: name.to_owned(), bytes: BytesPerRank::new(bytes) })
         .collect()
@@ -46,12 +47,12 @@ fn norm_workspace(site: &Site<'_>) -> Option<u64> {
     needed.then(|| 3 * slot.next_multiple_of(2 << 20))
 }
 
-/// Cosines and sines of every position, shared by all layers: in 32 bits for gpt-oss, else as activations are.
+/// Cosines and sines of every position, shared by all layers: in 32 bits for gpt-oss and where tokens are compressed, else as activations are.
 fn rotary_table(site: &Site<'_>) -> u64 {
     let rotated = |block: &LayerBlock| match &block.attention {
         Attention::GroupedQuery(attention) => attention.rotated(),
         Attention::Latent(attention) => attention.rotary_dim,
-        Attention::Compressed(_) => unreachable!("refused when the site was made"),
+        Attention::Compressed(attention) => attention.rotary_dim,
     };
     let rotated = site.model.layers().map(rotated).max().unwrap_or(0);
     let element = if site.is_gpt_oss() { 4 } else { site.element_bytes() };

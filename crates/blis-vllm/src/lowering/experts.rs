@@ -13,12 +13,12 @@
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::MixtureOfExperts;
 
-use super::LoweringError;
 use super::names::{
     CUTLASS_EXPERTS, DEEPGEMM_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, HUMMING_EXPERTS, KernelName, MARLIN_EXPERTS,
     OPENAI_TRITON_MXFP4, OPENAI_TRITON_MXFP4_UNFUSED, TRITON_EXPERTS, TRTLLM_EXPERTS,
 };
 use super::site::Site;
+use super::{LoweringError, compressed};
 use crate::config::MoeBackend;
 
 /// How a backend keeps the experts' scales and biases.
@@ -129,6 +129,15 @@ const MXFP4: &[Row] = &[
     },
 ];
 
+/// Experts that the checkpoint's own recipe multiplies with 8-bit activations: upstream's `_get_priority_backends`.
+/// upstream: vllm `model_executor/layers/fused_moe/oracle/mxfp4.py::select_deepseek_v4_mxfp4_moe_backend`
+const MXFP4_EIGHT_BIT: &[Row] = &[
+    Row { multiples: (256, 128), activations: Some(FormatName::Mxfp8), ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS) },
+    Row { multiples: (128, 128), activations: Some(FormatName::Fp8), ..row(MoeBackend::DeepGemm, blackwell, DEEPGEMM_EXPERTS) },
+    HUMMING,
+    Row { multiples: (256, 128), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
+];
+
 /// Humming outranks Marlin on Hopper; elsewhere it comes after it, where it is never reached.
 const HUMMING: Row = Row { backend: None, ..row(MoeBackend::Auto, hopper, HUMMING_EXPERTS) };
 
@@ -188,6 +197,7 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
     let stored = moe.expert_format;
     let table = match stored.weights {
         FormatName::Mxfp4 if site.is_gpt_oss() => MXFP4,
+        FormatName::Mxfp4 if compressed::applies(site) => MXFP4_EIGHT_BIT,
         FormatName::Fp8 => FP8,
         FormatName::Fp8Block => FP8_BLOCK,
         FormatName::Nvfp4 => NVFP4,
@@ -224,7 +234,7 @@ const BLOCK: u64 = 128;
 fn candidates(site: &Site<'_>, table: &[Row], weights: FormatName, requested: MoeBackend) -> Vec<Row> {
     let asked = |row: &&Row| if requested == MoeBackend::Auto { !row.on_request } else { row.backend == Some(requested) };
     let rows: Vec<Row> = table.iter().filter(asked).copied().collect();
-    if weights != FormatName::Mxfp4 {
+    if weights != FormatName::Mxfp4 || !site.is_gpt_oss() {
         return rows;
     }
     // As upstream's `_filter_by_activation`.

@@ -8,8 +8,8 @@ use blis_contracts::model::{Attention as Kind, ModelGraph};
 use blis_contracts::plan::KvGroup;
 use blis_contracts::units::{BytesPerRank, Tokens};
 
-use super::LoweringError;
 use super::site::Site;
+use super::{LoweringError, compressed, compressed_kv};
 use crate::config::Resolved;
 use crate::kv::group::Attention;
 use crate::kv_sizing::LayerKv;
@@ -21,6 +21,9 @@ pub fn layers(model: &ModelGraph, resolved: &Resolved, chip: &blis_contracts::ch
 }
 
 fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
+    if compressed::applies(site) {
+        return compressed_kv::layers(site);
+    }
     let block_size = site.resolved.cache.block_size;
     let layer = |(index, block): (usize, &blis_contracts::model::LayerBlock)| {
         let (elements, window) = match &block.attention {
@@ -39,7 +42,7 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
     site.model.layers().enumerate().map(layer).collect()
 }
 
-/// The groups of layers that share block tables, and for each layer the index of its group.
+/// The groups of layers that share block tables, and for each cache the index of its group.
 pub(super) fn groups(site: &Site<'_>) -> Result<(Vec<KvGroup>, Vec<u32>), LoweringError> {
     let layers = of_site(site);
     let groups = group_layers(&layers, site.resolved.cache.disable_hybrid_kv_cache_manager, site.resolved.attention.packs_pages)?;

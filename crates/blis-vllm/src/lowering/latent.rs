@@ -36,7 +36,11 @@ fn decode_kernel(site: &Site<'_>) -> KernelName {
         AttentionBackend::FlashAttnMla => FLASH_ATTN_MLA_DECODE,
         AttentionBackend::FlashMla => FLASHMLA_DECODE,
         AttentionBackend::TritonMla => TRITON_MLA_DECODE,
-        AttentionBackend::FlashAttn | AttentionBackend::Flashinfer | AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => {
+        AttentionBackend::FlashAttn
+        | AttentionBackend::Flashinfer
+        | AttentionBackend::TritonAttn
+        | AttentionBackend::FlexAttention
+        | AttentionBackend::FlashMlaSparseDsv4 => {
             unreachable!("no configuration resolves to it for latent attention")
         }
     }

@@ -13,6 +13,8 @@
 mod attention;
 mod buffers;
 mod collective;
+mod compressed;
+mod compressed_kv;
 mod elementwise;
 mod exchange;
 mod experts;

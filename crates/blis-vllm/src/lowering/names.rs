@@ -112,12 +112,22 @@ kernels! {
     TORCH_ADD = "torch" / "add";
     /// Whatever kernels shared experts run on a stream of their own.
     SHARED_STREAM = "vllm" / "shared-experts-stream";
+    /// Projections of one input on several streams.
+    PROJECTION_STREAMS = "vllm" / "projection-streams";
     /// PyTorch's copies of tensors and parts of them.
     TORCH_COPY = "torch" / "copy";
     /// vLLM's Triton attention.
     TRITON_ATTENTION = "triton" / "unified-attention";
     /// PyTorch's flex attention.
     FLEX_ATTENTION = "torch" / "flex-attention";
+    /// FlashMLA's decode attention to listed entries as they are cached.
+    FLASHMLA_SPARSE_DECODE = "flashmla" / "sparse-decode";
+    /// FlashMLA's attention of prompts to listed entries, gathered and widened first.
+    FLASHMLA_SPARSE_PREFILL = "flashmla" / "sparse-prefill";
+    /// `DeepGEMM`'s scores of cached entries, with vLLM's selection of the best.
+    DEEPGEMM_PAGED_SCORES = "deepgemm" / "paged-scores";
+    /// `DeepGEMM`'s scores of gathered entries, with vLLM's selection of the best.
+    DEEPGEMM_SCORES = "deepgemm" / "scores";
     /// vLLM's Triton experts.
     TRITON_EXPERTS = "triton" / "fused-moe";
     /// `OpenAI`'s Triton experts for mxfp4.
@@ -162,6 +172,18 @@ kernels! {
     CSRC_RMS_NORM = "vllm-csrc" / "rms-norm";
     /// vLLM's Triton halves of a norm of all query heads and all key heads, before and after the sum over the ranks.
     TRITON_QK_NORM = "triton" / "minimax-qk-norm";
+    /// vLLM's `TileLang` kernels that mix residual lanes into a sublayer's input, its norm included.
+    MHC_IN = "tilelang" / "mhc-in";
+    /// vLLM's `TileLang` kernel that mixes a sublayer's output into the residual lanes.
+    MHC_OUT = "tilelang" / "mhc-out";
+    /// vLLM's `TileLang` kernels that mix out of one sublayer and into the next.
+    MHC_OUT_IN = "tilelang" / "mhc-out-in";
+    /// vLLM's Triton norms of the query latent and of the key.
+    TRITON_QK_LATENT_NORM = "triton" / "qk-latent-norm";
+    /// vLLM's norm and rotation of queries with the quantisation and caching of keys.
+    FUSED_KEY_INSERT = "vllm-csrc" / "qnorm-rope-kv-insert";
+    /// vLLM's Triton kernel that turns attention's output back and quantises it.
+    FUSED_INVERSE_ROTATION = "triton" / "inverse-rope-quantise";
     /// vLLM's gated activation.
     CSRC_SILU_AND_MUL = "vllm-csrc" / "silu-and-mul";
     /// vLLM's rotary embedding.

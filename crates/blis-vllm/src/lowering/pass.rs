@@ -29,12 +29,12 @@ use super::{LoweringError, attention, latent};
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
 
 /// Rows up to which shared experts run on a stream of their own. upstream: vllm `envs.py::VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD`
-const SHARED_BESIDE_MOST_ROWS: u32 = 256;
+pub(super) const SHARED_BESIDE_MOST_ROWS: u32 = 256;
 
 /// The pieces of a pass. `kv_group` names each layer's KV group.
 pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLayer>, LoweringError> {
     let blocks: Vec<&LayerBlock> = site.model.layers().collect();
-    let mut pass = Pass { site, layer: 0, pieces: Vec::new() };
+    let mut pass = Pass::new(site);
     let hidden = site.model.hidden_size;
     let row = site.element_bytes() * hidden;
     pass.stream(Primitive::Embedding, elementwise::embedding(site), 2 * row);
@@ -47,7 +47,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
         match &block.attention {
             Attention::GroupedQuery(attention) => pass.attention(attention, group, behind)?,
             Attention::Latent(attention) => pass.latent(attention, group, behind)?,
-            Attention::Compressed(_) => unreachable!("refused when the site was made"),
+            Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
         }
         match &block.feed_forward {
             FeedForward::Dense(dense) => {
@@ -66,7 +66,7 @@ fn into_attention(site: &Site<'_>, block: &LayerBlock) -> Result<Input, Lowering
     Ok(Input::of(&match &block.attention {
         Attention::GroupedQuery(attention) => qkv(site, attention)?,
         Attention::Latent(attention) => latent::down(site, attention)?.1,
-        Attention::Compressed(_) => unreachable!("refused when the site was made"),
+        Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
     }))
 }
 
@@ -109,8 +109,15 @@ impl Sum {
 
 pub(super) struct Pass<'a> {
     pub(super) site: &'a Site<'a>,
-    layer: u32,
-    pieces: Vec<LoweredLayer>,
+    pub(super) layer: u32,
+    pub(super) pieces: Vec<LoweredLayer>,
+}
+
+impl<'a> Pass<'a> {
+    /// A pass without pieces.
+    pub(super) fn new(site: &'a Site<'a>) -> Self {
+        Self { site, layer: 0, pieces: Vec::new() }
+    }
 }
 
 impl Pass<'_> {
@@ -126,7 +133,7 @@ impl Pass<'_> {
         self.gemm_within(matrix, choice, rows, RowRange::ALL);
     }
 
-    fn gemm_within(&mut self, matrix: Matrix, choice: &LinearChoice, rows: RowSet, within: RowRange) {
+    pub(super) fn gemm_within(&mut self, matrix: Matrix, choice: &LinearChoice, rows: RowSet, within: RowRange) {
         let shape = PrimitiveShape::Gemm { columns: matrix.columns, depth: matrix.depth, format: choice.format };
         for (range, kernel) in &choice.kernels {
             if let Some(range) = intersection(*range, within) {
@@ -345,7 +352,7 @@ impl Pass<'_> {
         }
     }
 
-    fn logits(&mut self) -> Result<(), LoweringError> {
+    pub(super) fn logits(&mut self) -> Result<(), LoweringError> {
         let site = self.site;
         let vocabulary = site.share(site.padded_vocabulary());
         let matrix = Matrix { columns: vocabulary, depth: site.model.hidden_size, format: output_format(site) };

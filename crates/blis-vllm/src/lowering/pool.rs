@@ -8,12 +8,12 @@ use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::Blocks;
 
 use super::site::Site;
-use super::{LoweringError, buffers, kv, pass, weights};
+use super::{LoweringError, buffers, compressed, kv, pass, weights};
 use crate::config::CudagraphMode;
 
 pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
     let (kv, group_of) = kv::groups(site)?;
-    let layers = pass::layers(site, &group_of)?;
+    let layers = if compressed::applies(site) { compressed::layers(site)? } else { pass::layers(site, &group_of)? };
     let scheduler = &site.resolved.scheduler;
     Ok(PoolPlan {
         hardware: site.chip.name.clone(),
@@ -52,7 +52,7 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
     }
     // A pass is cut at every attention call.
     let stack = site.model.layer_count();
-    let pieces = if site.compiled() && compilation.splits_at_attention { stack + 1 } else { 1 };
+    let pieces = if compilation.splits_at_attention { stack + 1 } else { 1 };
     let launched = |layer: &&LoweredLayer| layer.runs_for.contains(u32::MAX);
     // Prompts and decodes of a layer are one call each, and an eager pass rarely has both.
     let attention_calls = layers.iter().filter(|layer| layer.rows == RowSet::Requests).count();

@@ -4,7 +4,7 @@ use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, MixtureOfExperts, ModelGraph};
 
-use super::LoweringError;
+use super::{LoweringError, compressed};
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
 
 /// The architecture whose experts have a clamped, interleaved activation and a class of their own upstream.
@@ -78,10 +78,8 @@ impl<'a> Site<'a> {
                     }
                 }
                 Attention::Latent(attention) => site.check_width("a number of query heads", attention.query_heads.into())?,
-                Attention::Compressed(_) => {
-                    let reason = "attends to compressed tokens".to_owned();
-                    return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
-                }
+                // `compressed` checks these.
+                Attention::Compressed(_) => {}
             }
             match &block.feed_forward {
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
@@ -92,6 +90,9 @@ impl<'a> Site<'a> {
                 }
                 FeedForward::MixtureOfExperts(_) => {}
             }
+        }
+        if compressed::applies(&site) {
+            compressed::check(&site)?;
         }
         Ok(site)
     }

@@ -1,5 +1,6 @@
 //! Lowering the catalog's models: which kernels run, what they multiply, and what stays resident.
 
+mod compressed;
 mod kernels;
 mod latent;
 mod resident;
@@ -25,6 +26,9 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("hardware/h100"),
     catalog!("hardware/h200"),
     catalog!("hardware/b200"),
+    catalog!("hardware/b300"),
+    catalog!("models/deepseek-v4-flash/graph"),
+    catalog!("models/deepseek-v4-pro/graph"),
     catalog!("models/gpt-oss-20b/graph"),
     catalog!("models/gpt-oss-120b/graph"),
     catalog!("models/llama-3.1-8b-instruct/graph"),
@@ -107,6 +111,12 @@ fn written(piece: &LoweredLayer) -> String {
             format!("{query_heads}/{kv_heads} heads of {key_dim} and {value_dim}, group {kv_group}, {format}")
         }
         PrimitiveShape::Traffic { bytes } => format!("{bytes} B a call"),
+        PrimitiveShape::Gathered { query_heads, head_dim, entry_bytes, window, ratio, top_k, multiplied } => format!(
+            "{query_heads} heads of {head_dim} on entries of {entry_bytes} B, window {window}, {top_k} for {ratio} tokens, {multiplied}"
+        ),
+        PrimitiveShape::Scores { heads, head_dim, entry_bytes, ratio, top_k, ranked, multiplied } => format!(
+            "{heads} heads of {head_dim} on entries of {entry_bytes} B for {ratio} tokens, {top_k} of them, ranked to {ranked}, {multiplied}"
+        ),
         PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, gated, format } => {
             format!("{top_k} of {experts} ({local_experts} here), {hidden} x {intermediate} gated {gated} {}", format.label())
         }

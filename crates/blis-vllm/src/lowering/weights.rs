@@ -8,16 +8,16 @@
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{
-    Attention, DenseFeedForward, EncoderPart, FeedForward, GroupedQueryAttention, LatentAttention, MixtureOfExperts,
+    Attention, CompressedAttention, DenseFeedForward, EncoderPart, FeedForward, GroupedQueryAttention, LatentAttention, MixtureOfExperts,
 };
 use blis_contracts::plan::ResidentTensor;
 use blis_contracts::units::BytesPerRank;
 use indexmap::IndexMap;
 
-use super::LoweringError;
 use super::experts::{self, ExpertsChoice, Storage};
 use super::pass::output_format;
 use super::site::Site;
+use super::{LoweringError, compressed};
 
 /// Every resident tensor, layers merged.
 pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringError> {
@@ -34,22 +34,31 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
         add("output embedding", output_format(site).weights.stored_bytes(vocabulary, model.hidden_size));
     }
     add("final norm", model.hidden_size * plain);
+    if let Some(lanes) = model.residual_lanes {
+        let (count, wide) = (u64::from(lanes.lanes), FormatName::Fp32);
+        add("last mixing of lanes", wide.stored_bytes(1, count * (count * model.hidden_size + 1) + 1));
+    }
     for block in model.layers() {
         add("norms", u64::from(block.norms) * model.hidden_size * plain);
         match &block.attention {
             Attention::GroupedQuery(attention) => grouped_query(site, attention, &mut add),
             Attention::Latent(attention) => latent(site, attention, &mut add),
-            Attention::Compressed(_) => unreachable!("refused when the site was made"),
+            Attention::Compressed(attention) => compressed_attention(site, attention, &mut add),
         }
         match &block.feed_forward {
-            FeedForward::Dense(dense) => network(site, dense, ["gate and up projections", "down projection"], &mut add),
+            FeedForward::Dense(dense) => {
+                network(site, dense, site.share(dense.intermediate_size), ["gate and up projections", "down projection"], &mut add);
+            }
             FeedForward::MixtureOfExperts(moe) => {
                 let router = site.router_format(moe).weights.stored_bytes(moe.experts.into(), model.hidden_size);
                 add("router", router + if moe.router_bias { u64::from(moe.experts) * plain } else { 0 });
                 add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
+                add("experts by token", if moe.picks_by_token { model.vocab_size * u64::from(moe.top_k) * 4 } else { 0 });
                 add("experts", expert_bytes(site, moe, &experts::choose(site, moe)?));
                 if let Some(shared) = &moe.shared {
-                    network(site, shared, ["shared gate and up projections", "shared down projection"], &mut add);
+                    let compressed = compressed::attention_of(block).is_some();
+                    let width = if compressed { compressed::shared_width(site, shared) } else { site.share(shared.intermediate_size) };
+                    network(site, shared, width, ["shared gate and up projections", "shared down projection"], &mut add);
                 }
             }
         }
@@ -64,9 +73,8 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
     Ok(tensors.into_iter().map(|((name, bytes), count)| ResidentTensor { name, count, bytes: BytesPerRank::new(bytes) }).collect())
 }
 
-fn network(site: &Site<'_>, dense: &DenseFeedForward, [up_name, down_name]: [&str; 2], add: &mut impl FnMut(&str, u64)) {
+fn network(site: &Site<'_>, dense: &DenseFeedForward, width: u64, [up_name, down_name]: [&str; 2], add: &mut impl FnMut(&str, u64)) {
     let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);
-    let width = site.share(dense.intermediate_size);
     let up = width * if dense.gated { 2 } else { 1 };
     let (up_bias, down_bias) = if dense.bias { (up * plain, hidden * plain) } else { (0, 0) };
     add(up_name, dense.up_format.weights.stored_bytes(up, hidden) + up_bias);
@@ -103,6 +111,37 @@ fn grouped_query(site: &Site<'_>, attention: &GroupedQueryAttention, add: &mut i
     let key_norm = shared(key_norm, site.kv_heads(attention), attention.kv_heads);
     add("query and key norms", (query_norm + key_norm) * plain);
     add("sinks", if attention.sinks { u64::from(site.query_heads(attention)) * plain } else { 0 });
+}
+
+/// Attention to compressed tokens, and the mixing of lanes around both sublayers. Projections to latents, compressors and scoring are
+/// whole on every rank.
+fn compressed_attention(site: &Site<'_>, attention: &CompressedAttention, add: &mut impl FnMut(&str, u64)) {
+    let (hidden, plain, wide) = (site.model.hidden_size, site.element_bytes(), FormatName::Fp32);
+    let (rank, head_dim) = (u64::from(attention.query_rank), u64::from(attention.head_dim));
+    add("query and key projections", attention.down_format.weights.stored_bytes(rank + head_dim, hidden));
+    add("query projection", attention.query_format.weights.stored_bytes(site.share(attention.query_width()), rank));
+    let (between, depth) = (site.share(attention.grouped_width()), attention.query_width() / u64::from(attention.output_groups));
+    add("output projections of groups", attention.group_format.weights.stored_bytes(between, depth));
+    add("output projection", attention.output_format.weights.stored_bytes(hidden, between));
+    add("latent norms", (rank + head_dim) * plain);
+    add("sinks", wide.stored_bytes(1, (attention.query_heads / site.ranks).into()));
+    if let Some(compression) = &attention.compression {
+        let compressor = |width: u32| {
+            let columns = compression.columns(width);
+            let offsets = wide.stored_bytes(compression.ratio.into(), columns);
+            compression.format.weights.stored_bytes(2 * columns, hidden) + offsets + u64::from(width) * plain
+        };
+        add("compressor", compressor(attention.head_dim));
+        if let Some(selection) = &compression.selection {
+            let heads = u64::from(selection.heads);
+            let query = selection.query_format.weights.stored_bytes(heads * u64::from(selection.head_dim), rank);
+            add("scoring", query + selection.weights_format.weights.stored_bytes(heads, hidden) + compressor(selection.head_dim));
+        }
+    }
+    if let Some(lanes) = site.model.residual_lanes {
+        let weights = lanes.weights();
+        add("mixing of lanes", 2 * wide.stored_bytes(1, weights * u64::from(lanes.lanes) * hidden + weights + 3));
+    }
 }
 
 /// The experts of one layer on one rank.

@@ -6,14 +6,12 @@
 //! `platforms/interface.py::Platform.update_block_size_for_backend`. Latent attention has a file of its own, [`latent`]. Left out:
 //! encoders, `TurboQuant`.
 
-use blis_contracts::model::Attention;
-
 use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
-use super::latent;
 use super::ledger::Ledger;
 use super::model::{attentions, latent_attention};
-use crate::config::choices::{AttentionBackend, GraphSupport, KvCacheDtype};
+use super::{compressed, latent};
+use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{AttentionSettings, CacheSettings};
 use crate::config::setting::Setting;
@@ -31,6 +29,13 @@ struct Need {
 }
 
 pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &CacheSettings) -> Result<AttentionSettings, ConfigError> {
+    if compressed::attentions(machine.model).next().is_some() {
+        latent::refuse_its_settings(ledger)?;
+        return compressed::resolve(ledger, machine, cache);
+    }
+    if ledger.stated(Setting::AttentionConfigIndexerKvDtype).is_some_and(|stated| stated.as_str() != Some("auto")) {
+        ledger.note(format!("{} has no effect: no layer of this model selects tokens", Setting::AttentionConfigIndexerKvDtype.key()));
+    }
     if let Some(attention) = latent_attention(machine.model)? {
         return latent::resolve(ledger, machine, cache, attention);
     }
@@ -48,9 +53,6 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         stated_version: version.and_then(|version| u8::try_from(version).ok()),
         trtllm,
     };
-    if machine.model.blocks.values().any(|block| matches!(block.attention, Attention::Compressed(_))) {
-        return Err(ConfigError::Refused("attention to compressed tokens is not modelled".to_owned()));
-    }
     let mut chosen: Option<(AttentionBackend, Need)> = None;
     for need in attentions(machine.model).map(need) {
         let backend = choose(stated, need)?;
@@ -75,6 +77,7 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         graph_support: graph_support(backend, need, machine),
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: trtllm,
+        indexer_kv_dtype: IndexerKvDtype::Auto,
         packs_pages: false,
         mla_prefill: None,
         mla_prefill_fp8: false,
@@ -90,6 +93,10 @@ pub(super) fn block_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, attentio
     if let Some(preferred) = latent::block_size(attention.backend) {
         ledger.derive(Setting::BlockSize, preferred, format!("what {} prefers", attention.backend));
         return preferred;
+    }
+    if attention.backend == AttentionBackend::FlashMlaSparseDsv4 {
+        ledger.derive(Setting::BlockSize, compressed::BLOCK_SIZE, format!("what {} prefers", attention.backend));
+        return compressed::BLOCK_SIZE;
     }
     let head_size = attentions(machine.model).map(|layer| layer.head_dim).max().unwrap_or_default();
     let wide_pages = attention.backend == AttentionBackend::FlashAttn && attention.flash_attn_version == Some(4);
@@ -157,7 +164,8 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
         | AttentionBackend::CutlassMla
         | AttentionBackend::FlashAttnMla
         | AttentionBackend::FlashMla
-        | AttentionBackend::TritonMla => return vec!["non-MLA not supported"],
+        | AttentionBackend::TritonMla
+        | AttentionBackend::FlashMlaSparseDsv4 => return vec!["non-MLA not supported"],
     };
     let checks = [
         (head_size, "head_size not supported"),
@@ -220,7 +228,7 @@ fn flash_attn_version(need: Need, head_size: Option<u32>) -> Option<u8> {
 fn graph_support(backend: AttentionBackend, need: Need, machine: Machine<'_>) -> GraphSupport {
     match backend {
         AttentionBackend::FlashAttn if machine.family(9) => GraphSupport::Always,
-        AttentionBackend::FlashAttn => GraphSupport::UniformBatch,
+        AttentionBackend::FlashAttn | AttentionBackend::FlashMlaSparseDsv4 => GraphSupport::UniformBatch,
         AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => GraphSupport::Always,
         AttentionBackend::Flashinfer => {
             let compact = need.capability == (9, 0) || machine.family(12);

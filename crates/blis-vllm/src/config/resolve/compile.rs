@@ -24,15 +24,17 @@ pub(super) fn resolve(
 ) -> Result<CompilationSettings, ConfigError> {
     let eager = ledger.flag(Setting::EnforceEager);
     let level = ledger.count(Setting::OptimizationLevel)?;
-    let mode = mode(ledger, eager, level);
+    let breakable = BREAKABLE_GRAPHS.contains(&machine.model.architecture.as_str());
+    let mode = if breakable { breakable_mode(ledger) } else { mode(ledger, eager, level) };
     let custom_ops = custom_ops(ledger, machine, mode)?;
     let passes = passes(ledger, machine, ranks, level, mode, &custom_ops)?;
     let mut cudagraph_mode = stated_graph_mode(ledger, eager, level);
-    if mode != CompilationMode::VllmCompile {
+    if mode != CompilationMode::VllmCompile && !breakable {
         cudagraph_mode = cudagraph_mode.without_piecewise();
     }
     let sizes = if cudagraph_mode == CudagraphMode::None { Vec::new() } else { sizes(ledger, machine, scheduler)? };
-    let (splits_at_attention, cudagraph_mode) = splitting(ledger, mode, &passes, cudagraph_mode)?;
+    let (splits, cudagraph_mode) = splitting(ledger, mode, &passes, cudagraph_mode)?;
+    let splits_at_attention = splits || breakable;
     let cudagraph_mode = with_support(cudagraph_mode, support, splits_at_attention)?;
     let setting = Setting::CompilationConfigCudagraphMode;
     if ledger.stated(setting).and_then(Value::as_str) != Some(cudagraph_mode.as_str()) {
@@ -50,6 +52,17 @@ pub(super) fn resolve(
         splits_at_attention,
         passes,
     })
+}
+
+/// Architectures whose graphs break at attention while they are captured, instead of being split by the compiler.
+/// upstream: vllm `config/vllm.py::DEFAULT_BREAKABLE_CUDAGRAPH_ARCHITECTURES`, of which those that a rule derives
+const BREAKABLE_GRAPHS: &[&str] = &["DeepseekV4ForCausalLM"];
+
+/// upstream: vllm `config/vllm.py::VllmConfig._maybe_enable_breakable_cudagraph`
+fn breakable_mode(ledger: &mut Ledger<'_>) -> CompilationMode {
+    let setting = Setting::CompilationConfigMode;
+    ledger.derive(setting, CompilationMode::None, "graphs of this architecture break at attention while they are captured");
+    CompilationMode::None
 }
 
 fn mode(ledger: &mut Ledger<'_>, eager: bool, level: u64) -> CompilationMode {

@@ -10,7 +10,7 @@ use blis_contracts::model::LatentAttention;
 
 use super::Machine;
 use super::ledger::Ledger;
-use crate::config::choices::{AttentionBackend, GraphSupport, KvCacheDtype, MlaPrefillBackend};
+use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype, MlaPrefillBackend};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{AttentionSettings, CacheSettings};
 use crate::config::setting::Setting;
@@ -65,6 +65,7 @@ pub(super) fn resolve(
         graph_support: graph_support(backend),
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention),
+        indexer_kv_dtype: IndexerKvDtype::Auto,
         packs_pages: false,
         mla_prefill: Some(prefill),
         mla_prefill_fp8: wanted && can,
@@ -89,7 +90,11 @@ pub(super) const fn block_size(backend: AttentionBackend) -> Option<u32> {
         AttentionBackend::FlashinferMla | AttentionBackend::TokenspeedMla => Some(32),
         AttentionBackend::FlashMla => Some(64),
         AttentionBackend::CutlassMla => Some(128),
-        AttentionBackend::FlashAttn | AttentionBackend::Flashinfer | AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => None,
+        AttentionBackend::FlashAttn
+        | AttentionBackend::Flashinfer
+        | AttentionBackend::TritonAttn
+        | AttentionBackend::FlexAttention
+        | AttentionBackend::FlashMlaSparseDsv4 => None,
     }
 }
 
@@ -101,9 +106,11 @@ pub(super) const fn graph_support(backend: AttentionBackend) -> GraphSupport {
             GraphSupport::UniformBatch
         }
         AttentionBackend::CutlassMla => GraphSupport::UniformSingleTokenDecode,
-        AttentionBackend::FlashAttn | AttentionBackend::Flashinfer | AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => {
-            GraphSupport::Never
-        }
+        AttentionBackend::FlashAttn
+        | AttentionBackend::Flashinfer
+        | AttentionBackend::TritonAttn
+        | AttentionBackend::FlexAttention
+        | AttentionBackend::FlashMlaSparseDsv4 => GraphSupport::Never,
     }
 }
 
@@ -152,6 +159,7 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
         AttentionBackend::FlashAttn | AttentionBackend::Flashinfer | AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => {
             return vec!["MLA not supported"];
         }
+        AttentionBackend::FlashMlaSparseDsv4 => return vec!["non-sparse not supported"],
     };
     let head_size = backend == AttentionBackend::TritonMla || [320, 512, 576].contains(&need.head_size);
     let page = block_size(backend).unwrap_or(1);

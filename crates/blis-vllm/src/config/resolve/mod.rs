@@ -8,6 +8,7 @@ mod attention;
 mod batch;
 mod cache;
 mod compile;
+mod compressed;
 mod graphs;
 mod kernels;
 mod latent;
@@ -21,8 +22,8 @@ use blis_contracts::model::ModelGraph;
 use super::error::ConfigError;
 use super::launch::Stated;
 use super::resolved::Resolved;
-pub use batch::UsageContext;
 use super::setting::Setting;
+pub use batch::UsageContext;
 use ledger::Ledger;
 
 /// What the rules look up: the model and the machine.

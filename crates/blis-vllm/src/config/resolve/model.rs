@@ -6,6 +6,7 @@ use blis_contracts::format::FormatName;
 use blis_contracts::model::{Attention, FeedForward, LatentAttention, ModelGraph};
 
 use super::Machine;
+use super::compressed;
 use super::ledger::Ledger;
 use crate::config::choices::Dtype;
 use crate::config::error::ConfigError;
@@ -21,6 +22,7 @@ pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
         )));
     }
     let ranks = u32::try_from(stated).expect("checked against the GPUs of a node");
+    compressed::check_ranks(machine.model, ranks)?;
     for attention in attentions(machine.model) {
         let (heads, kv_heads) = (attention.query_heads, attention.kv_heads);
         if !heads.is_multiple_of(ranks) {
@@ -117,6 +119,7 @@ fn method(model: &ModelGraph) -> Option<&str> {
     let declared = model.quantisation.as_deref()?;
     Some(match declared {
         "mxfp4" if model.architecture == GPT_OSS => GPT_OSS_MXFP4,
+        "fp8" if compressed::attentions(model).next().is_some() => "deepseek_v4_fp8",
         "modelopt" if is_nvfp4(model) => "modelopt_fp4",
         other => other,
     })

@@ -14,7 +14,10 @@ fn kernels(plan: &PoolPlan, primitives: &[Primitive]) -> String {
             PrimitiveShape::Gemm { format, .. } | PrimitiveShape::BatchedGemm { format, .. } | PrimitiveShape::Moe { format, .. } => {
                 format!(" {}", format.label())
             }
-            PrimitiveShape::Attention { kv_format: format, .. } | PrimitiveShape::Latent { format, .. } => format!(" {format}"),
+            PrimitiveShape::Attention { kv_format: format, .. }
+            | PrimitiveShape::Latent { format, .. }
+            | PrimitiveShape::Gathered { multiplied: format, .. }
+            | PrimitiveShape::Scores { multiplied: format, .. } => format!(" {format}"),
             PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Collective { .. }
             | PrimitiveShape::Stream { .. }
