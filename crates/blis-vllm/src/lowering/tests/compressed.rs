@@ -83,7 +83,7 @@ fn coarse_layers_attend_to_all_entries_and_select_none() {
 #[test]
 fn graphs_break_at_every_attention_without_a_compiler() {
     let plan = plan("b200", 8);
-    assert_eq!((plan.graphs.pieces, plan.graphs.full.last(), plan.graphs.piecewise.last()), (62, Some(&2048), Some(&2048)));
+    assert_eq!((plan.graphs.pieces, plan.graphs.full.last(), plan.graphs.piecewise.last()), (62, Some(&1024), Some(&2048)));
 }
 
 #[test]
