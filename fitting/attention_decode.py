@@ -8,6 +8,7 @@ less than a microsecond from memory, where the difference vanishes in the latenc
 
 import numpy as np
 
+import block_sparse
 import forms
 import source
 from entry import fitted, scope, with_families
@@ -45,7 +46,8 @@ def honest(inputs, l2_bytes):
 
 
 def entries(chip, wheel, report):
-    return with_families(measured(chip, wheel, report))
+    yield from with_families(measured(chip, wheel, report))
+    yield from block_sparse.entries(chip, wheel, report, "decode")
 
 
 def measured(chip, wheel, report):

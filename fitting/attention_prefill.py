@@ -7,6 +7,7 @@ query-key pairs and the KV it reads) and is outside the fitted range, which `ran
 
 import numpy as np
 
+import block_sparse
 import forms
 import source
 from entry import fitted, scope, with_families
@@ -37,7 +38,8 @@ def inputs_of(table, facts, element_bytes):
 
 
 def entries(chip, wheel, report):
-    return with_families(measured(chip, wheel, report))
+    yield from with_families(measured(chip, wheel, report))
+    yield from block_sparse.entries(chip, wheel, report, "prefill")
 
 
 def measured(chip, wheel, report):

@@ -10,7 +10,7 @@ import numpy as np
 
 import forms
 import source
-from entry import TABLE_RULE, fitted, scope, with_families
+from entry import TABLE_RULE, any_kernel, fitted, scope, with_families
 from fit import Free
 
 HELD_DEPTHS = (768, 2560, 5120, 10240)
@@ -115,7 +115,13 @@ def inputs_of(table, facts, tensor_format):
 
 
 def entries(chip, wheel, report):
-    return with_families(measured(chip, wheel, report))
+    """The measured kernels and the families, and one for mxfp8, of which nothing was measured: 8 bits at the rate of fp8."""
+    fp8 = None
+    for entry in with_families(measured(chip, wheel, report)):
+        yield entry
+        fp8 = entry if fp8 is None and entry.get("format") == "fp8" else fp8
+    if fp8:
+        yield any_kernel(fp8, "mxfp8")
 
 
 def measured(chip, wheel, report):
