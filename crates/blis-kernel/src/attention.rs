@@ -95,8 +95,8 @@ impl Attention {
 
     /// Attention calls of one pass with decode requests, prefill rows or both.
     pub(crate) fn calls(&self, step: &RankStep) -> u32 {
-        let decode = self.decode.iter().filter(|class| !step.decode.is_empty() && !class.merges(step));
-        let prefill = self.prefill.iter().filter(|_| !step.prefill.is_empty());
+        let decode = self.decode.iter().filter(|class| runs(&class.operation, step.decode.len()) && !class.merges(step));
+        let prefill = self.prefill.iter().filter(|class| runs(&class.operation, step.prefill.len()));
         let sparse = self.sparse.iter().filter(|class| class.runs(step));
         let counts = decode.map(|class| class.operation.count).chain(prefill.map(|class| class.operation.count));
         counts.chain(sparse.map(|class| class.operation.count)).sum()
@@ -134,7 +134,7 @@ impl DecodeClass {
 
     /// All calls of the class; none where the step has no decode request.
     pub(crate) fn price(&self, step: &RankStep) -> Option<Priced> {
-        if step.decode.is_empty() {
+        if !runs(&self.operation, step.decode.len()) {
             return None;
         }
         let visible = visible_tokens(&step.decode, self.window);
@@ -155,6 +155,9 @@ impl DecodeClass {
 impl PrefillClass {
     /// All calls of the class; none where the step has no prefill row.
     pub(crate) fn price(&self, step: &RankStep) -> Option<Priced> {
+        if !runs(&self.operation, step.prefill.len()) {
+            return None;
+        }
         let longest = *step.prefill.iter().max_by_key(|row| row.query)?;
         let inputs = self.row(longest);
         let Form::AttentionPrefill(form) = self.operation.term.form() else {
@@ -176,6 +179,11 @@ impl PrefillClass {
         let fixed = self.operation.fixed();
         fixed.with(Input::Rows, 1.0).with(Input::New, f64::from(row.query)).with(Input::Cached, f64::from(row.context))
     }
+}
+
+/// Whether a call over so many requests is made, and by this kernel.
+fn runs(operation: &Operation, requests: usize) -> bool {
+    u32::try_from(requests).is_ok_and(|requests| requests > 0 && operation.runs_for.contains(requests))
 }
 
 fn window_of(shape: &PrimitiveShape) -> u32 {

@@ -141,7 +141,7 @@ fn fits(layer: &LoweredLayer) -> bool {
             matches!(layer.shape, PrimitiveShape::Latent { .. }) && over_requests && layer.runs_for == RowRange::ALL
         }
         Primitive::AttentionPrefill | Primitive::AttentionDecode => {
-            matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests && layer.runs_for == RowRange::ALL
+            matches!(layer.shape, PrimitiveShape::Attention { .. }) && over_requests
         }
         Primitive::Beside => matches!(layer.shape, PrimitiveShape::Traffic { .. }) && !over_requests,
         Primitive::SparsePrefill | Primitive::SparseDecode => {

@@ -72,6 +72,16 @@ impl KvCacheDtype {
 }
 
 choice! {
+    /// What decodes run over the blocks an indexer picked.
+    MsaDecodeBackend {
+        /// vLLM's Triton kernel.
+        Triton = "triton",
+        /// CUTLASS's, for batches from 16.
+        Cutlass = "cutlass",
+    }
+}
+
+choice! {
     /// Hash of prefix-cache keys.
     HashAlgo {
         /// SHA-256 over a pickle.
@@ -198,8 +208,10 @@ choice! {
 choice! {
     /// How the vectors that select entries are stored.
     IndexerKvDtype {
-        /// As the model's code prefers: 8 bits.
+        /// As the model's code prefers.
         Auto = "auto",
+        /// 16 bits.
+        Bf16 = "bf16",
         /// 8 bits with a 32-bit scale for 128 elements.
         Fp8 = "fp8",
         /// 4 bits with an 8-bit scale for 32 elements.

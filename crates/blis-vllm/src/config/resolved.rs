@@ -22,6 +22,8 @@ pub struct Resolved {
     pub data_parallel: DataParallelSettings,
     /// Ranks that share the experts of a layer, each expert whole on one of them; 1 where every rank holds a part of every expert.
     pub expert_parallel_size: u32,
+    /// Whether the encoders of a model with other inputs than text are left out.
+    pub language_model_only: bool,
     /// Processes that serve HTTP, tokenise and detokenise.
     pub api_server_count: u32,
     /// Element type of activations and unquantised tensors.
@@ -215,8 +217,23 @@ pub struct AttentionSettings {
     pub mla_prefill: Option<MlaPrefillBackend>,
     /// Whether prompts of latent attention run in 8 bits.
     pub mla_prefill_fp8: bool,
+    /// Layers whose queries see the blocks an indexer picks; absent where there are none.
+    pub block_sparse: Option<BlockSparseSettings>,
     /// Whether queries stay unquantised over an fp8 KV cache.
     pub disable_flashinfer_q_quantization: bool,
+}
+
+/// Layers whose queries see the blocks an indexer picks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSparseSettings {
+    /// How the indexer's keys are stored.
+    pub indexer_kv_dtype: IndexerKvDtype,
+    /// Whether prompts attend by Blackwell's own kernels, else by Triton's.
+    pub msa: bool,
+    /// Whether the indexer scores by Blackwell's own kernels, else by Triton's.
+    pub msa_indexer: bool,
+    /// Whether decodes of many requests run CUTLASS's kernel.
+    pub cutlass_decode: bool,
 }
 
 /// Choices among the other kernels and collectives. Lowering turns them into kernel names.

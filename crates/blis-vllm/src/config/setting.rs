@@ -45,6 +45,8 @@ pub enum Setting {
     PrefixCachingHashAlgo,
     /// `prefix_cache_retention_interval`
     PrefixCacheRetentionInterval,
+    /// `language_model_only`
+    LanguageModelOnly,
     /// `max_num_batched_tokens`
     MaxNumBatchedTokens,
     /// `max_num_scheduled_tokens`
@@ -121,6 +123,8 @@ pub enum Setting {
     CompilationConfigPassConfigFiAllreduceFusionMaxSizeMb,
     /// `attention_config.backend`
     AttentionConfigBackend,
+    /// `attention_config.minimax_m3_msa_decode_backend`
+    AttentionConfigMinimaxM3MsaDecodeBackend,
     /// `attention_config.flash_attn_version`
     AttentionConfigFlashAttnVersion,
     /// `attention_config.flash_attn_max_num_splits_for_cuda_graph`
@@ -200,6 +204,7 @@ impl Setting {
         Setting::EnablePrefixCaching,
         Setting::PrefixCachingHashAlgo,
         Setting::PrefixCacheRetentionInterval,
+        Setting::LanguageModelOnly,
         Setting::MaxNumBatchedTokens,
         Setting::MaxNumScheduledTokens,
         Setting::MaxNumSeqs,
@@ -238,6 +243,7 @@ impl Setting {
         Setting::CompilationConfigPassConfigEnableQkNormRopeFusion,
         Setting::CompilationConfigPassConfigFiAllreduceFusionMaxSizeMb,
         Setting::AttentionConfigBackend,
+        Setting::AttentionConfigMinimaxM3MsaDecodeBackend,
         Setting::AttentionConfigFlashAttnVersion,
         Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph,
         Setting::AttentionConfigUseTrtllmAttention,
@@ -289,6 +295,7 @@ impl Setting {
         "enable_prefix_caching",
         "prefix_caching_hash_algo",
         "prefix_cache_retention_interval",
+        "language_model_only",
         "max_num_batched_tokens",
         "max_num_scheduled_tokens",
         "max_num_seqs",
@@ -327,6 +334,7 @@ impl Setting {
         "compilation_config.pass_config.enable_qk_norm_rope_fusion",
         "compilation_config.pass_config.fi_allreduce_fusion_max_size_mb",
         "attention_config.backend",
+        "attention_config.minimax_m3_msa_decode_backend",
         "attention_config.flash_attn_version",
         "attention_config.flash_attn_max_num_splits_for_cuda_graph",
         "attention_config.use_trtllm_attention",

@@ -89,6 +89,7 @@ pub(super) fn score_bytes(site: &Site<'_>, head_dim: u32) -> u32 {
     match site.resolved.attention.indexer_kv_dtype {
         IndexerKvDtype::Auto | IndexerKvDtype::Fp8 => head_dim + head_dim / 128 * 4,
         IndexerKvDtype::Mxfp4 => head_dim / 2 + head_dim / 32,
+        IndexerKvDtype::Bf16 => unreachable!("refused when the configuration was resolved"),
     }
 }
 

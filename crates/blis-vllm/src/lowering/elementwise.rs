@@ -9,7 +9,9 @@
 use blis_contracts::format::{FormatName, MatmulFormat};
 
 use super::linear::{LinearChoice, scales_per_tensor};
-use super::names::{CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, INDUCTOR_FUSED, KernelName, TORCH_EMBEDDING, TORCH_PAD};
+use super::names::{
+    CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, FLASHINFER_NORM, INDUCTOR_FUSED, KernelName, TORCH_EMBEDDING, TORCH_PAD,
+};
 use super::site::Site;
 
 /// What a matrix wants its input to be.
@@ -21,6 +23,8 @@ pub(super) enum Input {
     Fp8,
     /// NVFP4, which no compiler writes.
     Nvfp4,
+    /// 8-bit floats with block scales, which a kernel of its own writes.
+    Mxfp8,
 }
 
 impl Input {
@@ -31,6 +35,8 @@ impl Input {
             Self::Fp8
         } else if both(FormatName::Nvfp4) {
             Self::Nvfp4
+        } else if both(FormatName::Mxfp8) {
+            Self::Mxfp8
         } else {
             // Block-scaled kernels quantise their input themselves; the others read it as it is.
             Self::Plain
@@ -43,13 +49,20 @@ impl Input {
             Self::Plain => plain * width,
             Self::Fp8 => FormatName::Fp8.stored_bytes(1, width),
             Self::Nvfp4 => FormatName::Nvfp4.stored_bytes(1, width),
+            Self::Mxfp8 => FormatName::Mxfp8.stored_bytes(1, width),
         }
     }
 }
 
 /// The kernel of a norm.
 pub(super) fn norm(site: &Site<'_>) -> KernelName {
-    if site.custom_op("rms_norm") { CSRC_RMS_NORM } else { INDUCTOR_FUSED }
+    if site.is_minimax_m3() {
+        FLASHINFER_NORM
+    } else if site.custom_op("rms_norm") {
+        CSRC_RMS_NORM
+    } else {
+        INDUCTOR_FUSED
+    }
 }
 
 /// The kernel of a gated activation, which may write what the next matrix reads.
@@ -80,7 +93,7 @@ pub(super) fn norm_quantises(site: &Site<'_>, input: Input) -> bool {
     match input {
         Input::Plain => true,
         Input::Fp8 => site.compiled() && (native || site.resolved.compilation.passes.fuse_norm_quant),
-        Input::Nvfp4 => false,
+        Input::Nvfp4 | Input::Mxfp8 => false,
     }
 }
 
@@ -90,6 +103,7 @@ pub(super) fn activation_quantises(site: &Site<'_>, input: Input) -> bool {
     match input {
         Input::Plain => true,
         Input::Fp8 => site.compiled() && (native || site.resolved.compilation.passes.fuse_act_quant),
+        Input::Mxfp8 => false,
         Input::Nvfp4 => site.compiled() && site.resolved.compilation.passes.fuse_act_quant,
     }
 }
@@ -100,6 +114,7 @@ pub(super) fn fused_all_reduce_quantises(site: &Site<'_>, input: Input) -> bool 
     match input {
         Input::Plain => true,
         Input::Fp8 => scales_per_tensor(site),
+        Input::Mxfp8 => false,
         Input::Nvfp4 => site.capability >= (10, 0),
     }
 }

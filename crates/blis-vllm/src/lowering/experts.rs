@@ -181,7 +181,10 @@ const INT4: &[Row] = &[
 /// Unquantised: Triton first on Hopper, and for the clamped activation that FlashInfer's kernels lack.
 const UNQUANTISED: &[Row] = &[
     Row { backend: None, ..row(MoeBackend::Auto, |site| site.family(9) || site.is_gpt_oss(), TRITON_EXPERTS) },
-    Row { multiples: (1, 128), ..row(MoeBackend::FlashinferTrtllm, |site| site.family(10) && !site.is_gpt_oss(), TRTLLM_EXPERTS) },
+    Row {
+        multiples: (1, 128),
+        ..row(MoeBackend::FlashinferTrtllm, |site| site.family(10) && !site.is_gpt_oss() && !site.is_minimax_m3(), TRTLLM_EXPERTS)
+    },
     row(MoeBackend::FlashinferCutlass, |site| site.capability >= (9, 0), FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::Triton, always, TRITON_EXPERTS),
 ];

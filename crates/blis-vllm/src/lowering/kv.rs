@@ -9,11 +9,14 @@ use blis_contracts::plan::KvGroup;
 use blis_contracts::units::{BytesPerRank, Tokens};
 
 use super::site::Site;
-use super::{LoweringError, compressed, compressed_kv};
+use super::{LoweringError, block_sparse, compressed, compressed_kv};
 use crate::config::Resolved;
 use crate::kv::group::Attention;
 use crate::kv_sizing::LayerKv;
 use crate::kv_sizing::groups::{LayerGroup, group_layers};
+
+/// What the name of an indexer's own cache adds to its layer's.
+const INDEXER: &str = ".index_cache";
 
 /// The KV cache of every layer, for start-up sizing.
 pub fn layers(model: &ModelGraph, resolved: &Resolved, chip: &blis_contracts::chip::Chip) -> Result<Vec<LayerKv>, LoweringError> {
@@ -32,14 +35,22 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
             Kind::Latent(attention) => (u64::from(attention.cached()), None),
             Kind::Compressed(_) => unreachable!("refused when the site was made"),
         };
-        LayerKv {
-            name: format!("model.layers.{index}.self_attn.attn"),
-            attention: window.map_or(Attention::Full, |window| Attention::SlidingWindow { window }),
-            block_size,
-            page_bytes: u64::from(block_size) * site.kv_format().stored_bytes(1, elements),
-        }
+        let kind = window.map_or(Attention::Full, |window| Attention::SlidingWindow { window });
+        let page_bytes = u64::from(block_size) * site.kv_format().stored_bytes(1, elements);
+        let own = LayerKv { name: format!("model.layers.{index}.self_attn.attn"), attention: kind, block_size, page_bytes };
+        let indexer = match &block.attention {
+            Kind::GroupedQuery(attention) => attention.indexer.as_ref(),
+            Kind::Latent(_) | Kind::Compressed(_) => None,
+        };
+        // One key for each token. upstream: vllm `models/minimax_m3/common/indexer.py::MiniMaxM3IndexerCache.get_kv_cache_spec`
+        let keys = indexer.map(|indexer| LayerKv {
+            name: format!("{}{INDEXER}", own.name),
+            page_bytes: u64::from(block_size) * block_sparse::key_format(site).stored_bytes(1, indexer.head_dim.into()),
+            ..own.clone()
+        });
+        keys.into_iter().chain([own]).collect::<Vec<_>>()
     };
-    site.model.layers().enumerate().map(layer).collect()
+    site.model.layers().enumerate().flat_map(layer).collect()
 }
 
 /// The groups of layers that share block tables, and for each cache the index of its group.
@@ -56,5 +67,6 @@ pub(super) fn groups(site: &Site<'_>) -> Result<(Vec<KvGroup>, Vec<u32>), Loweri
         bytes_per_block: BytesPerRank::new(group.bytes_per_block),
         window: group.window.unwrap_or(0),
     };
-    Ok((groups.iter().map(plan).collect(), of_layer))
+    let own = layers.iter().zip(of_layer).filter(|(layer, _)| !layer.name.ends_with(INDEXER)).map(|(_, group)| group);
+    Ok((groups.iter().map(plan).collect(), own.collect()))
 }

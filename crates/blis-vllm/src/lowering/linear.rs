@@ -14,8 +14,9 @@ use blis_contracts::plan::RowRange;
 use super::LoweringError;
 use super::names::{
     CSRC_FUSED_A, CSRC_ROUTER, CUBLAS_LINEAR, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK,
-    FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8,
-    FLASHINFER_SWAP_AB, FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR, KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
+    FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_MXFP8, FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_MXFP8,
+    FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_SWAP_AB, FLASHINFER_TRTLLM_MXFP8, FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR,
+    KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
 };
 use super::site::Site;
 use crate::config::LinearBackend;
@@ -123,6 +124,34 @@ const NVFP4: &[Row] = &[
     row("FlashInferCudnnNvFp4LinearKernel", LinearBackend::FlashinferCudnn, |site, _| site.capability >= (10, 0), FLASHINFER_CUDNN_NVFP4),
 ];
 
+/// 8-bit floats with a scale for 32 elements of a row: upstream's `_POSSIBLE_MXFP8_KERNELS`.
+const MXFP8: &[Row] = &[
+    row(
+        "FlashInferCutedslMxfp8LinearKernel",
+        LinearBackend::FlashinferCutedsl,
+        |site, matrix| site.family(10) && mxfp8_shape(matrix),
+        FLASHINFER_CUTEDSL_MXFP8,
+    ),
+    row(
+        "FlashInferCutlassMxfp8LinearKernel",
+        LinearBackend::FlashinferCutlass,
+        |site, matrix| {
+            site.capability >= (10, 0) && mxfp8_shape(matrix) && (!site.family(12) || matrix.columns.is_multiple_of(MXFP8_BLOCK))
+        },
+        FLASHINFER_CUTLASS_MXFP8,
+    ),
+    weight_only(row("MarlinMxfp8LinearKernel", LinearBackend::Marlin, |_, matrix| matrix.depth.is_multiple_of(MXFP8_BLOCK), MARLIN_LINEAR)),
+    row("FlashInferTrtllmMxfp8LinearKernel", LinearBackend::FlashinferTrtllm, |site, _| site.family(10), FLASHINFER_TRTLLM_MXFP8),
+];
+
+/// Elements of a row that share a scale.
+const MXFP8_BLOCK: u64 = 32;
+
+/// Shapes FlashInfer multiplies. upstream: vllm `model_executor/kernels/linear/mxfp8/flashinfer.py::_check_mm_mxfp8_shape`
+const fn mxfp8_shape(matrix: Matrix) -> bool {
+    matrix.depth >= 128 && matrix.columns >= 128 && matrix.depth.is_multiple_of(MXFP8_BLOCK)
+}
+
 /// Rows from which FlashInfer's kernel for block-scaled 8-bit floats hands over to `DeepGEMM`.
 /// upstream: vllm `model_executor/kernels/linear/scaled_mm/flashinfer.py::_dynamic_flashinfer_deepgemm_blockscale_gemm_impl`
 const DEEPGEMM_FROM_ROWS: u32 = 32;
@@ -135,7 +164,8 @@ pub(super) fn choose(site: &Site<'_>, what: &'static str, matrix: Matrix) -> Res
         FormatName::Fp8 => FP8,
         FormatName::Fp8Block => FP8_BLOCK,
         FormatName::Nvfp4 => NVFP4,
-        FormatName::Mxfp8 | FormatName::Mxfp4 | FormatName::Int4Group32 | FormatName::Int4Group128 | FormatName::Int8 => &[],
+        FormatName::Mxfp8 => MXFP8,
+        FormatName::Mxfp4 | FormatName::Int4Group32 | FormatName::Int4Group128 | FormatName::Int8 => &[],
     };
     let settings = &site.resolved.kernels;
     let of_backend = |row: &&Row| row.backend == Some(settings.linear_backend);

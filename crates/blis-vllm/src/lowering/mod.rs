@@ -11,6 +11,7 @@
 //! Left out: pipeline and context parallelism, speculation and adapters, which the configuration refuses; models whose layers do not have exactly two norms.
 
 mod attention;
+mod block_sparse;
 mod buffers;
 mod collective;
 mod compressed;

@@ -54,6 +54,12 @@ kernels! {
     FLASHINFER_TRTLLM_NVFP4 = "flashinfer" / "trtllm-gen-nvfp4";
     /// FlashInfer's cuDNN product of NVFP4.
     FLASHINFER_CUDNN_NVFP4 = "flashinfer" / "cudnn-nvfp4";
+    /// FlashInfer's CuTe DSL product of 8-bit floats with block scales.
+    FLASHINFER_CUTEDSL_MXFP8 = "flashinfer" / "cutedsl-mxfp8";
+    /// FlashInfer's CUTLASS product of 8-bit floats with block scales.
+    FLASHINFER_CUTLASS_MXFP8 = "flashinfer" / "cutlass-mxfp8";
+    /// FlashInfer's TensorRT-LLM product of 8-bit floats with block scales.
+    FLASHINFER_TRTLLM_MXFP8 = "flashinfer" / "trtllm-gen-mxfp8";
     /// `DeepGEMM`'s product of block-scaled 8-bit floats.
     DEEPGEMM_FP8_BLOCK = "deepgemm" / "fp8-block";
     /// vLLM's Triton product of block-scaled 8-bit floats.
@@ -116,6 +122,22 @@ kernels! {
     PROJECTION_STREAMS = "vllm" / "projection-streams";
     /// PyTorch's copies of tensors and parts of them.
     TORCH_COPY = "torch" / "copy";
+    /// vLLM's Triton decode attention to the blocks an indexer picked.
+    TRITON_MSA_DECODE = "triton" / "msa-decode";
+    /// vLLM's Triton prompt attention to such blocks.
+    TRITON_MSA_PREFILL = "triton" / "msa-prefill";
+    /// vLLM's Triton scores of blocks for decodes, and their choice.
+    TRITON_MSA_INDEX_DECODE = "triton" / "msa-index-decode";
+    /// vLLM's Triton scores of blocks for prompts, and their choice.
+    TRITON_MSA_INDEX_PREFILL = "triton" / "msa-index-prefill";
+    /// `MiniMax`'s CUTLASS decode attention to such blocks.
+    FMHA_MSA_DECODE = "fmha-sm100" / "msa-decode";
+    /// `MiniMax`'s CUTLASS prompt attention to such blocks.
+    FMHA_MSA_PREFILL = "fmha-sm100" / "msa-prefill";
+    /// vLLM's CuTe DSL scores of blocks for decodes, and their choice.
+    CUTEDSL_MSA_INDEX_DECODE = "cutedsl" / "msa-index-decode";
+    /// `MiniMax`'s CUTLASS scores of blocks for prompts, and their choice.
+    FMHA_MSA_INDEX_PREFILL = "fmha-sm100" / "msa-index-prefill";
     /// vLLM's Triton attention.
     TRITON_ATTENTION = "triton" / "unified-attention";
     /// PyTorch's flex attention.
@@ -184,12 +206,18 @@ kernels! {
     FUSED_KEY_INSERT = "vllm-csrc" / "qnorm-rope-kv-insert";
     /// vLLM's Triton kernel that turns attention's output back and quantises it.
     FUSED_INVERSE_ROTATION = "triton" / "inverse-rope-quantise";
+    /// FlashInfer's norm.
+    FLASHINFER_NORM = "flashinfer" / "gemma-rms-norm";
+    /// vLLM's norms of heads with rotary embedding and the writing of caches, for attention and indexer at once.
+    CSRC_QK_NORM_ROPE = "vllm-csrc" / "minimax-m3-qk-norm-rope-insert";
     /// vLLM's gated activation.
     CSRC_SILU_AND_MUL = "vllm-csrc" / "silu-and-mul";
     /// vLLM's rotary embedding.
     CSRC_ROTARY = "vllm-csrc" / "rotary-embedding";
     /// vLLM's quantisation of activations.
     CSRC_QUANTISE = "vllm-csrc" / "quantise";
+    /// FlashInfer's quantisation of activations to 8 bits with block scales.
+    FLASHINFER_MXFP8_QUANTISE = "flashinfer" / "mxfp8-quantise";
     /// PyTorch's conversion of a tensor to another element type.
     TORCH_CAST = "torch" / "cast";
     /// PyTorch's padding of a tensor.

@@ -19,8 +19,8 @@ use super::exchange::{self, Exchange};
 use super::experts::{self, ExpertsChoice};
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_QK_NORM_ALL_REDUCE, CSRC_QUANTISE, CUBLAS_LINEAR, FUSED_ALL_REDUCE_NORM, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER,
-    SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, CUBLAS_LINEAR, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM, KernelName,
+    NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
 use super::site::Site;
 use super::{LoweringError, attention, latent};
@@ -39,7 +39,8 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
     let row = site.element_bytes() * hidden;
     pass.stream(Primitive::Embedding, elementwise::embedding(site), 2 * row);
     let first = blocks.first().map(|block| into_attention(site, block)).transpose()?;
-    pass.sum_and_norm(Sum::of_embedding(hidden), first.unwrap_or(Input::Plain));
+    // MiniMax M3 fuses sums and norms in its own code, and none behind the embedding.
+    pass.sum_and_norm(Sum { adjacent: !site.is_minimax_m3(), ..Sum::of_embedding(hidden) }, first.unwrap_or(Input::Plain));
     for (index, block) in (0..).zip(&blocks) {
         pass.layer = index;
         let next = blocks.get(index as usize + 1).map(|block| into_attention(site, block)).transpose()?.unwrap_or(Input::Plain);
@@ -146,7 +147,8 @@ impl Pass<'_> {
     pub(super) fn quantise(&mut self, input: Input, width: u64, range: RowRange) {
         let plain = self.site.element_bytes();
         let bytes_per_row = plain * width + input.bytes(width, plain);
-        self.push(Primitive::Activation, CSRC_QUANTISE, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, range);
+        let kernel = if input == Input::Mxfp8 { FLASHINFER_MXFP8_QUANTISE } else { CSRC_QUANTISE };
+        self.push(Primitive::Activation, kernel, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, range);
     }
 
     /// A sum over the ranks, the norm, and the quantisation for what comes next.
@@ -186,24 +188,18 @@ impl Pass<'_> {
         let (columns, hidden) = (site.qkv_columns(attention), site.model.hidden_size);
         let choice = qkv(site, attention)?;
         self.gemm(Matrix { columns, depth: hidden, format: attention.qkv_format }, &choice, RowSet::Tokens);
-        let (query_heads, kv_heads) = (site.query_heads(attention), site.kv_heads(attention));
-        self.qk_norm(attention);
-        // The turned part of queries and keys, read and written.
-        let turned = u64::from(query_heads + kv_heads) * u64::from(attention.rotated()) * site.element_bytes();
-        self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned);
-        let shape = PrimitiveShape::Attention {
-            query_heads,
-            kv_heads,
-            head_dim: attention.head_dim,
-            kv_group,
-            window: attention.window.unwrap_or(0),
-            sinks: attention.sinks,
-            kv_format: site.kv_format(),
-        };
-        let prefill = attention::prefill(site, attention.sinks);
-        self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);
-        let decode = attention::decode(site, attention.sinks);
-        self.push(Primitive::AttentionDecode, decode, shape, RowSet::Requests, RowRange::ALL);
+        if site.is_minimax_m3() {
+            self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE, 2 * columns * site.element_bytes());
+        } else {
+            self.qk_norm(attention);
+            // The turned part of queries and keys, read and written.
+            let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
+            self.stream(Primitive::Rope, elementwise::rope(site), 2 * heads * u64::from(attention.rotated()) * site.element_bytes());
+        }
+        match &attention.indexer {
+            Some(indexer) => self.block_sparse(attention, indexer, kv_group),
+            None => self.attend(attention, kv_group),
+        }
         let depth = site.output_depth(attention);
         let output = Matrix { columns: hidden, depth, format: attention.output_format };
         let choice = linear::choose(site, "output projection", output)?;
@@ -214,6 +210,24 @@ impl Pass<'_> {
         self.gemm(output, &choice, RowSet::Tokens);
         self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
         Ok(())
+    }
+
+    /// Attention to the context or a window of it.
+    fn attend(&mut self, attention: &GroupedQueryAttention, kv_group: u32) {
+        let site = self.site;
+        let shape = PrimitiveShape::Attention {
+            query_heads: site.query_heads(attention),
+            kv_heads: site.kv_heads(attention),
+            head_dim: attention.head_dim,
+            kv_group,
+            window: attention.window.unwrap_or(0),
+            sinks: attention.sinks,
+            kv_format: site.kv_format(),
+        };
+        let prefill = attention::prefill(site, attention.sinks);
+        self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);
+        let decode = attention::decode(site, attention.sinks);
+        self.push(Primitive::AttentionDecode, decode, shape, RowSet::Requests, RowRange::ALL);
     }
 
     /// The norms of queries and keys, where they are not part of the compiled kernel that turns them.

@@ -28,6 +28,9 @@ const SEQUENCE_PARALLEL: [&str; 10] = [
     "NemotronHForCausalLM",
 ];
 
+/// The model whose layers may have an indexer, as configurations name it. upstream: vllm `models/minimax_m3/nvidia/model.py`
+const MINIMAX_M3: [&str; 2] = ["MiniMaxM3ForCausalLM", "MiniMaxM3SparseForConditionalGeneration"];
+
 /// Vocabulary rows are padded to a multiple of this. upstream: vllm `model_executor/layers/vocab_parallel_embedding.py::pad_vocab_size`
 const VOCABULARY_MULTIPLE: u64 = 64;
 
@@ -110,15 +113,20 @@ impl<'a> Site<'a> {
         self.model.architecture == GPT_OSS
     }
 
+    /// Whether the model is MiniMax M3, whose code fuses norms of its own accord.
+    pub(super) fn is_minimax_m3(&self) -> bool {
+        MINIMAX_M3.contains(&self.model.architecture.as_str())
+    }
+
     /// How a router is kept and multiplied, whatever the checkpoint stores it as.
     pub(super) fn router_format(&self, moe: &MixtureOfExperts) -> MatmulFormat {
         let wide = MatmulFormat { weights: FormatName::Fp32, activations: FormatName::Fp32 };
-        if self.model.architecture == MINIMAX_M2 { wide } else { moe.router_format }
+        if self.model.architecture == MINIMAX_M2 || self.is_minimax_m3() { wide } else { moe.router_format }
     }
 
     /// What a router writes. upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`
     pub(super) fn router_output(&self) -> FormatName {
-        if self.model.architecture == MINIMAX_M2 { FormatName::Fp32 } else { self.dtype() }
+        if self.model.architecture == MINIMAX_M2 || self.is_minimax_m3() { FormatName::Fp32 } else { self.dtype() }
     }
 
     /// Experts of a layer on the rank that holds the most.
@@ -194,9 +202,12 @@ impl<'a> Site<'a> {
         (attention.kv_heads / self.ranks).max(1)
     }
 
-    /// Columns of the fused query, key and value projection on one rank.
+    /// Columns of the fused query, key and value projection on one rank. An indexer's queries are shared and repeated as key heads
+    /// are, and its one key is on every rank. upstream: vllm `model_executor/layers/linear.py::MinimaxM3QKVParallelLinearWithIndexer`
     pub(super) fn qkv_columns(&self, attention: &GroupedQueryAttention) -> u64 {
-        u64::from(self.query_heads(attention) + 2 * self.kv_heads(attention)) * u64::from(attention.head_dim)
+        let kv_heads = self.kv_heads(attention);
+        let index = attention.indexer.as_ref().map_or(0, |indexer| u64::from(kv_heads + 1) * u64::from(indexer.head_dim));
+        u64::from(self.query_heads(attention) + 2 * kv_heads) * u64::from(attention.head_dim) + index
     }
 
     /// Inner dimension of the output projection on one rank.

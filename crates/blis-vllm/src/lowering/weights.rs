@@ -63,7 +63,7 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
             }
         }
     }
-    for encoder in &model.encoders {
+    for encoder in model.encoders.iter().filter(|_| !site.resolved.language_model_only) {
         let bytes = encoder.format.stored_bytes(1, encoder.parameters);
         match encoder.part {
             EncoderPart::Tower => add("encoder", site.share(bytes)),

@@ -10,7 +10,7 @@ use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
 use super::ledger::Ledger;
 use super::model::{attentions, latent_attention};
-use super::{compressed, latent};
+use super::{block_sparse, compressed, latent};
 use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{AttentionSettings, CacheSettings};
@@ -28,13 +28,15 @@ struct Need {
     trtllm: Option<bool>,
 }
 
-pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &CacheSettings) -> Result<AttentionSettings, ConfigError> {
+pub(super) fn resolve(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    ranks: u32,
+    cache: &CacheSettings,
+) -> Result<AttentionSettings, ConfigError> {
     if compressed::attentions(machine.model).next().is_some() {
         latent::refuse_its_settings(ledger)?;
         return compressed::resolve(ledger, machine, cache);
-    }
-    if ledger.stated(Setting::AttentionConfigIndexerKvDtype).is_some_and(|stated| stated.as_str() != Some("auto")) {
-        ledger.note(format!("{} has no effect: no layer of this model selects tokens", Setting::AttentionConfigIndexerKvDtype.key()));
     }
     if let Some(attention) = latent_attention(machine.model)? {
         return latent::resolve(ledger, machine, cache, attention);
@@ -71,14 +73,17 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         None => ledger.derive(Setting::AttentionBackend, backend, format!("first valid of {}", names(priorities(need.capability)))),
     }
     let flash_attn_version = flash_attn_version(need, Some(need.head_size));
+    let support = graph_support(backend, need, machine);
+    let block_sparse = block_sparse::resolve(ledger, machine, ranks, cache)?;
     Ok(AttentionSettings {
         backend,
         flash_attn_version,
-        graph_support: graph_support(backend, need, machine),
+        graph_support: if block_sparse.is_some() { GraphSupport::UniformBatch.min(support) } else { support },
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: trtllm,
         indexer_kv_dtype: IndexerKvDtype::Auto,
         packs_pages: false,
+        block_sparse,
         mla_prefill: None,
         mla_prefill_fp8: false,
         disable_flashinfer_q_quantization: ledger.flag(Setting::AttentionConfigDisableFlashinferQQuantization),
@@ -97,6 +102,11 @@ pub(super) fn block_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, attentio
     if attention.backend == AttentionBackend::FlashMlaSparseDsv4 {
         ledger.derive(Setting::BlockSize, compressed::BLOCK_SIZE, format!("what {} prefers", attention.backend));
         return compressed::BLOCK_SIZE;
+    }
+    if attention.block_sparse.is_some() {
+        let preferred = block_sparse::PAGE_TOKENS;
+        ledger.derive(Setting::BlockSize, preferred, "the one that layers with an indexer read");
+        return preferred;
     }
     let head_size = attentions(machine.model).map(|layer| layer.head_dim).max().unwrap_or_default();
     let wide_pages = attention.backend == AttentionBackend::FlashAttn && attention.flash_attn_version == Some(4);

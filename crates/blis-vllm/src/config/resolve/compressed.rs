@@ -65,6 +65,7 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         indexer_kv_dtype: indexer_kv_dtype(ledger, machine)?,
         mla_prefill: None,
         mla_prefill_fp8: false,
+        block_sparse: None,
         packs_pages: attentions(machine.model).any(selects),
         disable_flashinfer_q_quantization: ledger.flag(Setting::AttentionConfigDisableFlashinferQQuantization),
     })
@@ -101,6 +102,9 @@ fn indexer_kv_dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<Ind
         IndexerKvDtype::Auto => {
             ledger.derive(Setting::AttentionConfigIndexerKvDtype, IndexerKvDtype::Fp8, "auto: what the model's code prefers");
             Ok(IndexerKvDtype::Fp8)
+        }
+        IndexerKvDtype::Bf16 => {
+            Err(ConfigError::Refused("indexer_kv_dtype='bf16': the indexer of this model knows fp8 and mxfp4".to_owned()))
         }
         IndexerKvDtype::Fp8 | IndexerKvDtype::Mxfp4 => Ok(stated),
     }

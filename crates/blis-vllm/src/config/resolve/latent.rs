@@ -67,6 +67,7 @@ pub(super) fn resolve(
         use_trtllm_attention: ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention),
         indexer_kv_dtype: IndexerKvDtype::Auto,
         packs_pages: false,
+        block_sparse: None,
         mla_prefill: Some(prefill),
         mla_prefill_fp8: wanted && can,
         disable_flashinfer_q_quantization: ledger.flag(Setting::AttentionConfigDisableFlashinferQQuantization),

@@ -6,6 +6,7 @@
 
 mod attention;
 mod batch;
+mod block_sparse;
 mod cache;
 mod compile;
 mod compressed;
@@ -72,11 +73,12 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start) -> Result<Res
     let data_parallel = parallel::data_parallel(&mut ledger, machine, tensor_parallel_size)?;
     let expert_parallel_size = parallel::expert_parallel_size(&mut ledger, machine, tensor_parallel_size * data_parallel.size)?;
     let api_server_count = parallel::api_server_count(&mut ledger, data_parallel.size)?;
+    let language_model_only = ledger.flag(Setting::LanguageModelOnly);
     let dtype = model::dtype(&mut ledger, machine)?;
     model::quantization(&mut ledger, machine, dtype)?;
     let mut cache = cache::resolve(&mut ledger, machine)?;
     let scheduler = batch::resolve(&mut ledger, machine, start, cache.max_model_len)?;
-    let attention = attention::resolve(&mut ledger, machine, &cache)?;
+    let attention = attention::resolve(&mut ledger, machine, tensor_parallel_size, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
     let compilation = compile::resolve(&mut ledger, machine, tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;
@@ -87,6 +89,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start) -> Result<Res
         tensor_parallel_size,
         data_parallel,
         expert_parallel_size,
+        language_model_only,
         api_server_count,
         dtype,
         cache,
