@@ -1,6 +1,7 @@
 //! Lowering the catalog's models: which kernels run, what they multiply, and what stays resident.
 
 mod compressed;
+mod block_sparse;
 mod kernels;
 mod latent;
 mod resident;
@@ -41,6 +42,8 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/qwen3-30b-a3b-fp8/graph"),
     catalog!("models/minimax-m2.5/graph"),
     catalog!("models/minimax-m2.5-nvfp4/graph"),
+    catalog!("models/minimax-m3/graph"),
+    catalog!("models/minimax-m3-nvfp4/graph"),
     catalog!("models/deepseek-v3/graph"),
     catalog!("models/deepseek-v3.1-nvfp4/graph"),
     catalog!("models/kimi-k2.5/graph"),

@@ -1,5 +1,6 @@
 //! One `check` over a launch line, a model and a chip; a new case is a line of a table.
 
+mod block_sparse;
 mod errors;
 mod former;
 mod fuzz;
