@@ -71,10 +71,6 @@ impl<'a> Site<'a> {
             }
             match &block.attention {
                 Attention::GroupedQuery(attention) => {
-                    if attention.indexer.is_some() {
-                        let reason = "picks the blocks its queries see by an indexer".to_owned();
-                        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
-                    }
                     site.check_width("a number of query heads", attention.query_heads.into())?;
                     if !attention.kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(attention.kv_heads) {
                         return Err(LoweringError::Indivisible { what: "a number of key heads", size: attention.kv_heads.into(), ranks });
