@@ -109,7 +109,7 @@ impl<'a> Site<'a> {
         self.model.architecture == GPT_OSS
     }
 
-    /// Whether the model is MiniMax M3, whose code fuses norms of its own accord.
+    /// Whether the model is `MiniMax` M3, whose code fuses norms of its own accord.
     pub(super) fn is_minimax_m3(&self) -> bool {
         MINIMAX_M3.contains(&self.model.architecture.as_str())
     }
