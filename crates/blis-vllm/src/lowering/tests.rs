@@ -1,7 +1,7 @@
 //! Lowering the catalog's models: which kernels run, what they multiply, and what stays resident.
 
-mod compressed;
 mod block_sparse;
+mod compressed;
 mod kernels;
 mod latent;
 mod resident;
