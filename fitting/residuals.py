@@ -25,7 +25,7 @@ import calibrated
 PATH = calibrate.REGISTRY / "errors.yaml"
 LATENCIES = ("tpot", "ttft")
 # Requests in flight, by the upper end of each load.
-LOADS = (8, 32, 1024)
+LOADS = (8, 32, 4096)
 LEVEL, BAND = 0.8, (0.75, 0.85)
 # Fewer deployments say nothing of a cell, and its interval is that of a wider one.
 ENOUGH = 3

@@ -1,4 +1,4 @@
-//! MiniMax M3: its kernels, its layers, its caches and its weights.
+//! `MiniMax` M3: its kernels, its layers, its caches and its weights.
 
 use blis_contracts::plan::Primitive;
 
