@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn beyond_measured_loads_lengths_and_layouts_nothing_is_known() {
         let beyond = [
-            Case { requests: Some(900.0), ..case() },
+            Case { requests: Some(9_000.0), ..case() },
             Case { requests: None, ..case() },
             Case { prompt_tokens: 90_000.0, ..case() },
             Case { output_tokens: 2.0, ..case() },
