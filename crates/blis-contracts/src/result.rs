@@ -211,6 +211,8 @@ pub struct KvFigures {
     pub blocks: u64,
     /// Tokens the pool holds at the engine's own reckoning.
     pub tokens: u64,
+    /// Engine cores behind the pool's endpoint, each with blocks of its own; blocks and tokens are sums over them.
+    pub cores: u32,
     /// Bytes of the pool on one rank.
     pub bytes_per_rank: u64,
     /// Largest share in use.

@@ -44,7 +44,7 @@ pub struct Prediction {
     pub p99_tpot_us: Option<f64>,
     /// Output tokens per second.
     pub output_tok_s: Option<f64>,
-    /// Tokens the KV cache holds, as the engine reckons.
+    /// Tokens that the KV cache of one engine core holds, as the core reckons: what each logs.
     pub kv_tokens: Option<u64>,
     /// Preemptions.
     pub preemptions: Option<u64>,
@@ -123,7 +123,7 @@ impl Prediction {
             p90_tpot_us: figure(Metric::Tpot, Statistic::P90),
             p99_tpot_us: figure(Metric::Tpot, Statistic::P99),
             output_tok_s: figure(Metric::OutputThroughput, Statistic::Rate),
-            kv_tokens: kv.map(|kv| kv.tokens),
+            kv_tokens: kv.map(|kv| kv.tokens / u64::from(kv.cores.max(1))),
             preemptions: kv.map(|kv| kv.preemptions),
             grade: grade(&reasons),
             grade_reasons: reasons,

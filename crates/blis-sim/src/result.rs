@@ -122,6 +122,7 @@ fn kv_figures(outcome: &Outcome, kv: &KvPool, usable_blocks: u64, cores: u32) ->
     KvFigures {
         blocks: usable_blocks,
         tokens: kv.capacity_tokens * u64::from(cores),
+        cores,
         bytes_per_rank: kv.bytes_per_rank.get(),
         peak_utilisation: ratio(outcome.peak_blocks, usable_blocks),
         preemptions: outcome.engine.preemptions,

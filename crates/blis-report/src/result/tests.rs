@@ -33,6 +33,7 @@ fn serving() -> KvFigures {
     KvFigures {
         blocks: 27_000,
         tokens: 432_000,
+        cores: 1,
         bytes_per_rank: 59_000_000_000,
         peak_utilisation: 0.43,
         preemptions: 1,

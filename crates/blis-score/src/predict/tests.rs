@@ -33,6 +33,13 @@ fn each_point_is_answered_in_the_order_of_the_units_whatever_the_jobs() {
 }
 
 #[test]
+fn the_cache_of_a_prediction_is_that_of_one_core_as_each_logs_it() {
+    let tokens = |flags: &str| predicted(&sweep(&[("FLAGS", flags)]))[0].kv_tokens.unwrap();
+    let (one, of_two) = (tokens("--data-parallel-size 1"), tokens("--data-parallel-size 2"));
+    assert!(one < of_two && of_two < one * 3 / 2, "a core keeps half of the experts, and its own cache: {one} {of_two}");
+}
+
+#[test]
 fn a_point_that_cannot_run_is_a_line_with_its_reason_and_no_figure() {
     for (edits, code, subject, text) in [
         (
