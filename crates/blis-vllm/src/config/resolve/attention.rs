@@ -57,7 +57,7 @@ pub(super) fn resolve(
     };
     let mut chosen: Option<(AttentionBackend, Need)> = None;
     for need in attentions(machine.model).map(need) {
-        let backend = choose(stated, need)?;
+        let backend = first_valid(stated, priorities(need.capability), |backend| obstacles(backend, need))?;
         match chosen {
             Some((other, _)) if other != backend => {
                 return Err(ConfigError::Refused(format!(
@@ -122,27 +122,36 @@ pub(super) fn block_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, attentio
 }
 
 /// The backends in the order they are tried.
-const fn priorities(capability: (u32, u32)) -> [AttentionBackend; 4] {
+const fn priorities(capability: (u32, u32)) -> &'static [AttentionBackend] {
     use AttentionBackend::{FlashAttn, Flashinfer, FlexAttention, TritonAttn};
-    if capability.0 == 10 { [Flashinfer, FlashAttn, TritonAttn, FlexAttention] } else { [FlashAttn, Flashinfer, TritonAttn, FlexAttention] }
+    if capability.0 == 10 {
+        &[Flashinfer, FlashAttn, TritonAttn, FlexAttention]
+    } else {
+        &[FlashAttn, Flashinfer, TritonAttn, FlexAttention]
+    }
 }
 
-fn names(backends: [AttentionBackend; 4]) -> String {
-    backends.map(AttentionBackend::as_str).join(", ")
+/// Backends by name, in the order they are tried.
+pub(super) fn names(backends: &[AttentionBackend]) -> String {
+    backends.iter().map(|backend| backend.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn choose(stated: Option<AttentionBackend>, need: Need) -> Result<AttentionBackend, ConfigError> {
+/// The backend the line states, or the first of those tried that has no obstacle.
+pub(super) fn first_valid(
+    stated: Option<AttentionBackend>,
+    tried: &[AttentionBackend],
+    obstacles: impl Fn(AttentionBackend) -> Vec<&'static str>,
+) -> Result<AttentionBackend, ConfigError> {
     if let Some(backend) = stated {
-        let reasons = obstacles(backend, need);
+        let reasons = obstacles(backend);
         return if reasons.is_empty() {
             Ok(backend)
         } else {
             Err(ConfigError::Refused(format!("selected backend {backend} is not valid for this configuration: {}", reasons.join(", "))))
         };
     }
-    let tried = priorities(need.capability);
-    tried.into_iter().find(|backend| obstacles(*backend, need).is_empty()).ok_or_else(|| {
-        let why = tried.map(|backend| format!("{backend}: {}", obstacles(backend, need).join(", ")));
+    tried.iter().copied().find(|backend| obstacles(*backend).is_empty()).ok_or_else(|| {
+        let why: Vec<String> = tried.iter().map(|backend| format!("{backend}: {}", obstacles(*backend).join(", "))).collect();
         ConfigError::Refused(format!("no valid attention backend found: {}", why.join("; ")))
     })
 }

@@ -9,6 +9,7 @@
 use blis_contracts::model::LatentAttention;
 
 use super::Machine;
+use super::attention::{first_valid, names};
 use super::ledger::Ledger;
 use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype, MlaPrefillBackend};
 use crate::config::error::ConfigError;
@@ -42,7 +43,7 @@ pub(super) fn resolve(
     };
     let spelling = ledger.either(Setting::AttentionBackend, Setting::AttentionConfigBackend)?;
     let stated = ledger.stated(spelling).and_then(|value| value.as_str()).and_then(AttentionBackend::named);
-    let backend = decode_backend(stated, need)?;
+    let backend = first_valid(stated, priorities(need.capability), |backend| obstacles(backend, need))?;
     match stated {
         Some(_) => drop(ledger.value(spelling)),
         None => ledger.derive(Setting::AttentionBackend, backend, format!("first valid of {}", names(priorities(need.capability)))),
@@ -123,26 +124,6 @@ const fn priorities(capability: (u32, u32)) -> &'static [AttentionBackend] {
         12 => &[TritonMla],
         _ => &[FlashAttnMla, FlashMla, FlashinferMla, TritonMla],
     }
-}
-
-fn names(backends: &[AttentionBackend]) -> String {
-    backends.iter().map(|backend| backend.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-fn decode_backend(stated: Option<AttentionBackend>, need: Need) -> Result<AttentionBackend, ConfigError> {
-    if let Some(backend) = stated {
-        let reasons = obstacles(backend, need);
-        return if reasons.is_empty() {
-            Ok(backend)
-        } else {
-            Err(ConfigError::Refused(format!("selected backend {backend} is not valid for this configuration: {}", reasons.join(", "))))
-        };
-    }
-    let tried = priorities(need.capability);
-    tried.iter().copied().find(|backend| obstacles(*backend, need).is_empty()).ok_or_else(|| {
-        let why: Vec<String> = tried.iter().map(|backend| format!("{backend}: {}", obstacles(*backend, need).join(", "))).collect();
-        ConfigError::Refused(format!("no valid attention backend found: {}", why.join("; ")))
-    })
 }
 
 /// Why a backend cannot serve a layer; empty where it can.
