@@ -21,7 +21,7 @@ use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, Ro
 use super::LoweringError;
 use super::collective::all_reduce;
 use super::elementwise;
-use super::experts::{self, ExpertsChoice};
+use super::experts;
 use super::linear::{self, Matrix};
 use super::names::{
     CSRC_RMS_NORM, DEEPGEMM_PAGED_SCORES, DEEPGEMM_SCORES, FLASHMLA_SPARSE_DECODE, FLASHMLA_SPARSE_PREFILL, FUSED_INVERSE_ROTATION,
@@ -277,17 +277,8 @@ fn feed_forward(pass: &mut Pass<'_>, moe: &MixtureOfExperts) -> Result<(), Lower
     if let Some(shared) = &moe.shared {
         shared_experts(pass, shared)?;
     }
-    let ExpertsChoice { kernel, format, hidden: padded, intermediate, .. } = experts::choose(site, moe)?;
-    let shape = PrimitiveShape::Moe {
-        experts: moe.experts,
-        local_experts: site.local_experts(moe),
-        top_k: moe.top_k,
-        hidden: padded,
-        intermediate,
-        gated: moe.gated,
-        format,
-    };
-    pass.push(Primitive::MoeExperts, kernel, shape, RowSet::Tokens, RowRange::ALL);
+    let chosen = experts::choose(site, moe)?;
+    pass.push(Primitive::MoeExperts, chosen.kernel, chosen.shape(site, moe), RowSet::Tokens, RowRange::ALL);
     if moe.shared.is_some() {
         pass.stream(Primitive::Activation, TORCH_ADD, 3 * site.element_bytes() * hidden);
     }

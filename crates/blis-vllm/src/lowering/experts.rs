@@ -12,6 +12,7 @@
 
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::MixtureOfExperts;
+use blis_contracts::plan::PrimitiveShape;
 
 use super::names::{
     CUTLASS_EXPERTS, DEEPGEMM_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, HUMMING_EXPERTS, KernelName, MARLIN_EXPERTS,
@@ -47,6 +48,21 @@ pub(super) struct ExpertsChoice {
     pub(super) pads_input: bool,
     /// Width of the output that the ranks sum.
     pub(super) output: u64,
+}
+
+impl ExpertsChoice {
+    /// The experts of one rank as this kernel multiplies them.
+    pub(super) fn shape(&self, site: &Site<'_>, moe: &MixtureOfExperts) -> PrimitiveShape {
+        PrimitiveShape::Moe {
+            experts: moe.experts,
+            local_experts: site.local_experts(moe),
+            top_k: moe.top_k,
+            hidden: self.hidden,
+            intermediate: self.intermediate,
+            gated: moe.gated,
+            format: self.format,
+        }
+    }
 }
 
 /// A backend of upstream.

@@ -324,7 +324,7 @@ impl Pass<'_> {
             self.push(Primitive::Activation, TORCH_CAST, shape, exchange.own, *range);
         }
         self.gemm(router, &choice, exchange.own);
-        let ExpertsChoice { kernel, format, hidden: padded, intermediate, pads_input, output, .. } = chosen;
+        let ExpertsChoice { kernel, hidden: padded, pads_input, output, .. } = chosen;
         if let Some(shared) = &moe.shared {
             if exchange.own != RowSet::Tokens {
                 let reason = "has shared experts whose tokens the ranks would split".to_owned();
@@ -336,17 +336,8 @@ impl Pass<'_> {
             let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (hidden + padded) };
             self.push(Primitive::Activation, elementwise::pad(site), shape, exchange.own, RowRange::ALL);
         }
-        let shape = PrimitiveShape::Moe {
-            experts: moe.experts,
-            local_experts: site.local_experts(moe),
-            top_k: moe.top_k,
-            hidden: padded,
-            intermediate,
-            gated: moe.gated,
-            format,
-        };
         self.exchanged(exchange, Primitive::AllGather, NCCL_ALL_GATHER, exchange.dispatched);
-        self.push(Primitive::MoeExperts, kernel, shape, exchange.at_experts, RowRange::ALL);
+        self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
         let row = site.element_bytes() * output;
         self.exchanged(exchange, Primitive::ReduceScatter, NCCL_REDUCE_SCATTER, row);
         if exchange.gathers_parts {
