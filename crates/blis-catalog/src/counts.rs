@@ -2,7 +2,7 @@
 
 use blis_contracts::model::{
     Attention, BlockIndexer, CompressedAttention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock,
-    ModelGraph, ParameterCount, PublishedCount, ResidualLanes, UncountedPart,
+    ModelGraph, ParameterCount, PublishedCount, ResidualLanes, TokenIndexer, UncountedPart,
 };
 
 /// Parameters of one layer.
@@ -87,7 +87,14 @@ fn latent(attention: &LatentAttention, hidden: u64) -> u64 {
     };
     let down = hidden * u64::from(attention.cached()) + kv_rank;
     let up = kv_rank * heads * (u64::from(attention.plain_dim) + value_dim);
-    query + down + up + heads * value_dim * hidden
+    let indexer = attention.indexer().map_or(0, |indexer| scoring(indexer, hidden, attention.query_rank.map_or(hidden, u64::from)));
+    query + down + up + heads * value_dim * hidden + indexer
+}
+
+/// What scores tokens: queries, the key with its norm's scale and offset, a weight for each head.
+fn scoring(indexer: &TokenIndexer, hidden: u64, query_depth: u64) -> u64 {
+    let (heads, head_dim) = (u64::from(indexer.heads), u64::from(indexer.head_dim));
+    query_depth * heads * head_dim + hidden * (head_dim + heads) + 2 * head_dim
 }
 
 /// Query latent and key have a norm each, and so has what compression writes.

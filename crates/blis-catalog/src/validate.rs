@@ -208,6 +208,9 @@ fn latent(attention: &LatentAttention, check: &mut impl FnMut(&str, bool, String
     ] {
         check(&format!("attention.latent.{field}"), value > 0, "0 is not a positive width".to_owned());
     }
+    let scores = attention.indexer().is_none_or(|indexer| indexer.heads > 0 && indexer.head_dim > 0);
+    let sees = attention.selection.as_ref().is_none_or(|selection| selection.top_k > 0);
+    check("attention.latent.selection", scores && sees, "a width or a number of 0 cannot score or be seen".to_owned());
 }
 
 fn experts(moe: &MixtureOfExperts, check: &mut impl FnMut(&str, bool, String)) {

@@ -4,6 +4,7 @@
 //! states tensors as the checkpoint has them; how an engine shards, fuses, pads or repacks them is that engine's lowering.
 
 mod compressed;
+mod selection;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::{FormatName, MatmulFormat};
 pub use compressed::{CompressedAttention, Compression, ResidualLanes, Selection};
+pub use selection::{TokenIndexer, TokenSelection};
 
 /// A model checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -182,6 +184,9 @@ pub struct LatentAttention {
     pub rotary_dim: u32,
     /// Elements of a value head.
     pub value_dim: u32,
+    /// Which tokens a query sees; absent where it sees all of the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<TokenSelection>,
     /// How the projections into the latent vectors and the shared rotated key are stored and multiplied.
     pub down_format: MatmulFormat,
     /// How the projection into query heads is stored and multiplied.
@@ -351,6 +356,11 @@ impl LatentAttention {
     /// Elements that have to be remembered for each token: the latent vector and the shared rotated key.
     pub fn cached(&self) -> u32 {
         self.kv_rank + self.rotary_dim
+    }
+
+    /// What scores tokens in this layer, where it does.
+    pub fn indexer(&self) -> Option<&TokenIndexer> {
+        self.selection.as_ref()?.indexer.as_ref()
     }
 }
 

@@ -110,6 +110,8 @@ pub(crate) struct Family {
     pub(crate) states_routing: bool,
     /// Whether attention is multi-head latent attention; experts are then routed and stacked as [`super::latent`] reads it.
     pub(crate) latent: bool,
+    /// Whether its queries see the tokens an indexer picks, as [`super::selected`] reads it.
+    pub(crate) selects_tokens: bool,
     /// Whether attention is to a window and to compressed earlier tokens; everything but the common widths is then read by
     /// [`super::compressed`].
     pub(crate) compressed: bool,
@@ -134,6 +136,7 @@ const DENSE: Family = Family {
     feed_forward: FeedForwardKind::Dense,
     states_routing: false,
     latent: false,
+    selects_tokens: false,
     compressed: false,
     states_layers: false,
     nested: None,
@@ -164,6 +167,31 @@ const DEEPSEEK_V3: Family = Family {
         "seq_aux",
     ],
     ..DENSE
+};
+
+const DEEPSEEK_V32: Family = Family {
+    architecture: "DeepseekV32ForCausalLM",
+    model_type: "deepseek_v32",
+    other_model_types: &[],
+    selects_tokens: true,
+    ..DEEPSEEK_V3
+};
+
+/// Its router is multiplied in 32 bits whatever `moe_router_dtype` says, and a part of every head is turned in pairs.
+const GLM_DSA: Family = Family {
+    architecture: "GlmMoeDsaForCausalLM",
+    model_type: "glm_moe_dsa",
+    without_effect: &[
+        "ep_size",
+        "index_share_for_mtp_iteration",
+        "indexer_rope_interleave",
+        "moe_router_dtype",
+        "norm_topk_prob",
+        "num_nextn_predict_layers",
+        "rope_interleave",
+        "routed_scaling_factor",
+    ],
+    ..DEEPSEEK_V32
 };
 
 const DEEPSEEK_V4: Family = Family {
@@ -298,6 +326,7 @@ const KIMI_K25: Family = Family {
 
 /// Every architecture, in the order of their names.
 pub(crate) const FAMILIES: &[Family] = &[
+    DEEPSEEK_V32,
     DEEPSEEK_V3,
     DEEPSEEK_V4,
     Family {
@@ -317,6 +346,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         ],
         ..DENSE
     },
+    GLM_DSA,
     Family {
         architecture: "GptOssForCausalLM",
         model_type: "gpt_oss",

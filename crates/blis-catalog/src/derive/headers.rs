@@ -203,6 +203,16 @@ impl Expected {
         let (plain, value) = (u64::from(attention.plain_dim), u64::from(attention.value_dim));
         self.matrix(&format!("{module}.kv_b_proj"), heads * (plain + value), kv_rank, attention.kv_format.weights);
         self.matrix(&format!("{module}.o_proj"), hidden, heads * value, attention.output_format.weights);
+        if let Some(indexer) = attention.indexer() {
+            let (heads, head_dim) = (u64::from(indexer.heads), u64::from(indexer.head_dim));
+            let depth = attention.query_rank.map_or(hidden, u64::from);
+            self.matrix(&format!("{module}.indexer.wq_b"), heads * head_dim, depth, indexer.query_format.weights);
+            self.matrix(&format!("{module}.indexer.wk"), head_dim, hidden, indexer.key_format.weights);
+            self.matrix(&format!("{module}.indexer.weights_proj"), heads, hidden, indexer.weights_format.weights);
+            for name in ["weight", "bias"] {
+                self.vector(&format!("{module}.indexer.k_norm.{name}"), head_dim);
+            }
+        }
     }
 
     fn feed_forward(&mut self, module: &str, network: &FeedForward, hidden: u64, family: &Family) {

@@ -33,13 +33,22 @@ impl LatentShape {
         if keys.flag("attention_bias")?.unwrap_or(false) {
             return Err(keys.wrong("attention_bias", &Tree::Flag(true), "false, as no bias of latent attention is understood"));
         }
+        let small = |key| keys.required(key, keys.small(key)?);
+        let (plain_dim, rotary_dim) = (small("qk_nope_head_dim")?, small("qk_rope_head_dim")?);
+        match keys.small("qk_head_dim")? {
+            Some(stated) if u64::from(stated) != u64::from(plain_dim) + u64::from(rotary_dim) => {
+                let expected = format!("{}, as qk_nope_head_dim and qk_rope_head_dim say", u64::from(plain_dim) + u64::from(rotary_dim));
+                return Err(keys.wrong("qk_head_dim", &Tree::Natural(stated.into()), &expected));
+            }
+            _ => {}
+        }
         Ok(Self {
             query_heads,
             query_rank: keys.small("q_lora_rank")?,
-            kv_rank: keys.required("kv_lora_rank", keys.small("kv_lora_rank")?)?,
-            plain_dim: keys.required("qk_nope_head_dim", keys.small("qk_nope_head_dim")?)?,
-            rotary_dim: keys.required("qk_rope_head_dim", keys.small("qk_rope_head_dim")?)?,
-            value_dim: keys.required("v_head_dim", keys.small("v_head_dim")?)?,
+            kv_rank: small("kv_lora_rank")?,
+            plain_dim,
+            rotary_dim,
+            value_dim: small("v_head_dim")?,
         })
     }
 
@@ -55,6 +64,7 @@ impl LatentShape {
             plain_dim: self.plain_dim,
             rotary_dim: self.rotary_dim,
             value_dim: self.value_dim,
+            selection: None,
             down_format: same(down)?,
             query_format: same(&[if self.query_rank.is_some() { "self_attn.q_b_proj" } else { "self_attn.q_proj" }])?,
             kv_format: same(&["self_attn.kv_b_proj"])?,
@@ -64,7 +74,7 @@ impl LatentShape {
 }
 
 /// Layers at the bottom that are dense.
-pub(super) fn dense_layers(keys: &Keys<'_>) -> Result<Vec<u64>, DeriveError> {
+pub(super) fn dense_layers(keys: &Keys<'_>, layers: u32) -> Result<Vec<u64>, DeriveError> {
     match keys.natural("moe_layer_freq")? {
         None | Some(1) => {}
         Some(other) => return Err(keys.wrong("moe_layer_freq", &Tree::Natural(other), "1, experts in every layer above the dense ones")),
@@ -73,6 +83,13 @@ pub(super) fn dense_layers(keys: &Keys<'_>) -> Result<Vec<u64>, DeriveError> {
         None | Some(Tree::Natural(0)) => 0,
         Some(_) => keys.natural("first_k_dense_replace")?.unwrap_or(0),
     };
+    if let Some(found) = keys.any("mlp_layer_types") {
+        let stated = keys.texts("mlp_layer_types")?;
+        let derived = (0..layers).map(|layer| if u64::from(layer) < first { "dense" } else { "sparse" });
+        if !stated.iter().copied().eq(derived) {
+            return Err(keys.wrong("mlp_layer_types", found, &format!("dense for the first {first} layers, sparse for the others")));
+        }
+    }
     Ok((0..first).collect())
 }
 

@@ -1,7 +1,9 @@
 //! The layers of a model, one by one, from `config.json`.
 
 use blis_contracts::format::MatmulFormat;
-use blis_contracts::model::{Attention, BlockIndexer, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
+use blis_contracts::model::{
+    Attention, BlockIndexer, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, MixtureOfExperts,
+};
 
 use super::DeriveError;
 use super::compressed::{self, Widths};
@@ -9,6 +11,7 @@ use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule
 use super::keys::Keys;
 use super::latent::{self, LatentShape};
 use super::quantisation::Quantisation;
+use super::selected::Selections;
 use super::stated;
 use crate::patterns::CONFIG;
 use crate::tree::Tree;
@@ -117,12 +120,16 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
     let windows = windows(keys, family, shape.layers)?;
     let indexers = indexers(keys, family, shape)?;
     let networks = Networks::read(keys, family, shape.layers)?;
+    let selections = if family.selects_tokens { Some(Selections::read(keys, shape.layers, quantisation.plain())?) } else { None };
     let mut layers = Vec::with_capacity(shape.layers as usize);
     for (index, (window, indexer)) in (0..).zip(windows.into_iter().zip(indexers)) {
         let prefix = format!("model.layers.{index}");
         let same = |modules: &[&str]| same_format(quantisation, index, &prefix, modules);
         let attention = match &shape.latent {
-            Some(latent) => Attention::Latent(latent.layer(&same)?),
+            Some(latent) => {
+                let selection = selections.as_ref().map(|selections| selections.layer(index, &same)).transpose()?;
+                Attention::Latent(LatentAttention { selection, ..latent.layer(&same)? })
+            }
             None => Attention::GroupedQuery(grouped_query(family, shape, (window, indexer), &same)?),
         };
         let feed_forward = networks.layer(index, same)?;
@@ -222,7 +229,7 @@ impl Networks {
                     networks.sparse_step = keys.natural("decoder_sparse_step")?.unwrap_or(1);
                 }
                 if family.latent {
-                    networks.dense_layers = latent::dense_layers(keys)?;
+                    networks.dense_layers = latent::dense_layers(keys, layers)?;
                 }
                 if family.states_layers {
                     networks.dense_layers = stated::dense_layers(keys, layers)?;

@@ -17,6 +17,7 @@ mod layers;
 mod mixed;
 mod patterns;
 mod quantisation;
+mod selected;
 mod source;
 mod stack;
 mod stated;

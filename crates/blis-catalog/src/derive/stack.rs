@@ -34,8 +34,10 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
     };
     let indexed = |block: &LayerBlock| match &block.attention {
         Attention::GroupedQuery(attention) => attention.indexer.is_some(),
-        Attention::Latent(_) | Attention::Compressed(_) => false,
+        Attention::Latent(attention) => attention.indexer().is_some(),
+        Attention::Compressed(_) => false,
     };
+    let reusing = |block: &LayerBlock| matches!(&block.attention, Attention::Latent(attention) if attention.selection.is_some());
     let sparse = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
     let differ = |property: &dyn Fn(&LayerBlock) -> bool| blocks.iter().any(property) && !blocks.iter().all(property);
     let looked_up = |block: &LayerBlock| matches!(&block.feed_forward, FeedForward::MixtureOfExperts(moe) if moe.picks_by_token);
@@ -49,7 +51,11 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
         let ratio = compression(block).map(|ratio| if ratio == 0 { "window".to_owned() } else { format!("compressed-{ratio}") });
         parts.extend(ratio.as_deref());
         if by_indexer {
-            parts.push(if indexed(block) { "indexed" } else { "full" });
+            parts.push(match (indexed(block), reusing(block)) {
+                (true, _) => "indexed",
+                (false, true) => "reusing",
+                (false, false) => "full",
+            });
         }
         if by_network {
             parts.push(if sparse(block) { "moe" } else { "dense" });

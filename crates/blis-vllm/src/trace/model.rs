@@ -117,6 +117,7 @@ fn latent(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<LatentAtte
         plain_dim: count("qk_nope_head_dim")?,
         rotary_dim: count("qk_rope_head_dim")?,
         value_dim: count("v_head_dim")?,
+        selection: None,
         down_format: PLAIN,
         query_format: PLAIN,
         kv_format: PLAIN,

@@ -34,6 +34,11 @@ pub(super) fn resolve(
     cache: &CacheSettings,
     attention: &LatentAttention,
 ) -> Result<AttentionSettings, ConfigError> {
+    if attention.selection.is_some() {
+        return Err(ConfigError::Refused(
+            "attention to tokens that an indexer picks (MLAAttention with use_sparse) is not modelled".to_owned(),
+        ));
+    }
     let need = Need {
         capability: machine.chip.compute_capability.value,
         kv_cache_dtype: cache.kv_cache_dtype,
