@@ -1,8 +1,8 @@
 //! Parameter counts of a model graph: elements of its tensors, scales left out, and their agreement with what a publisher prints.
 
 use blis_contracts::model::{
-    Attention, BlockIndexer, CompressedAttention, DenseFeedForward, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock,
-    ModelGraph, ParameterCount, PublishedCount, ResidualLanes, TokenIndexer, UncountedPart,
+    Attention, BlockIndexer, CompressedAttention, DenseFeedForward, FeedForward, GatedDelta, GroupedQueryAttention, LatentAttention,
+    LayerBlock, Mamba2, ModelGraph, ParameterCount, PublishedCount, ResidualLanes, TokenIndexer, UncountedPart,
 };
 
 /// Parameters of one layer.
@@ -22,17 +22,24 @@ pub(crate) fn count(graph: &ModelGraph, active_leaves_out: Vec<UncountedPart>, p
     let output = if graph.tied_embeddings { 0 } else { embedding };
     let layers: Vec<LayerCount> = graph.layers().map(|block| layer(block, graph.hidden_size)).collect();
     let sum = |part: fn(&LayerCount) -> u64| layers.iter().map(part).sum::<u64>();
-    let encoders: u64 = graph.encoders.iter().map(|encoder| encoder.parameters).sum();
     let lanes = graph.residual_lanes.map_or(0, |lanes| mixing(lanes, graph.hidden_size, layers.len() as u64));
-    let total = embedding + output + graph.hidden_size + sum(|layer| layer.total) + lanes + encoders;
-    let left_out: u64 = active_leaves_out
-        .iter()
-        .map(|part| match part {
-            UncountedPart::Embedding => embedding,
-            UncountedPart::Router => sum(|layer| layer.router),
-        })
-        .sum();
-    ParameterCount { total, active: total - sum(|layer| layer.idle_experts) - left_out, active_leaves_out, published }
+    let total = embedding + output + graph.hidden_size + sum(|layer| layer.total) + lanes + encoders(graph);
+    let active = total - sum(|layer| layer.idle_experts) - parts(graph, &active_leaves_out);
+    ParameterCount { total, active, active_leaves_out, published }
+}
+
+/// Parameters of some parts of a graph.
+pub(crate) fn parts(graph: &ModelGraph, parts: &[UncountedPart]) -> u64 {
+    let count = |part: &UncountedPart| match part {
+        UncountedPart::Embedding => graph.vocab_size * graph.hidden_size,
+        UncountedPart::Router => graph.layers().map(|block| layer(block, graph.hidden_size).router).sum(),
+        UncountedPart::Encoder => encoders(graph),
+    };
+    parts.iter().map(count).sum()
+}
+
+fn encoders(graph: &ModelGraph) -> u64 {
+    graph.encoders.iter().map(|encoder| encoder.parameters).sum()
 }
 
 fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
@@ -40,16 +47,21 @@ fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
         Attention::GroupedQuery(attention) => grouped_query(attention, hidden),
         Attention::Latent(attention) => latent(attention, hidden),
         Attention::Compressed(attention) => compressed(attention, hidden),
+        Attention::GatedDelta(rule) => gated_delta(rule, hidden),
+        Attention::Mamba2(space) => mamba2(space, hidden),
     };
     let total = attention + u64::from(block.norms) * hidden;
     match &block.feed_forward {
+        FeedForward::Absent => LayerCount { total, router: 0, idle_experts: 0 },
         FeedForward::Dense(dense) => LayerCount { total: total + dense_network(dense, hidden), router: 0, idle_experts: 0 },
         FeedForward::MixtureOfExperts(moe) => {
-            let expert = network(hidden, moe.intermediate_size, moe.gated, moe.bias);
+            let stream = moe.latent.map_or(hidden, |latent| latent.width);
+            let expert = network(stream, moe.intermediate_size, moe.gated, moe.bias);
+            let around = moe.latent.map_or(0, |latent| 2 * latent.width * hidden) + u64::from(moe.shared_gate) * hidden;
             let router = u64::from(moe.experts) * (hidden + u64::from(moe.router_bias) + u64::from(moe.selection_bias));
             let shared = moe.shared.as_ref().map_or(0, |shared| dense_network(shared, hidden));
             LayerCount {
-                total: total + router + shared + u64::from(moe.experts) * expert,
+                total: total + router + shared + around + u64::from(moe.experts) * expert,
                 router,
                 idle_experts: u64::from(moe.experts.saturating_sub(moe.top_k)) * expert,
             }
@@ -61,7 +73,8 @@ fn grouped_query(attention: &GroupedQueryAttention, hidden: u64) -> u64 {
     let (query_heads, kv_heads) = (u64::from(attention.query_heads), u64::from(attention.kv_heads));
     let head_dim = u64::from(attention.head_dim);
     let qkv = (query_heads + 2 * kv_heads) * head_dim;
-    let mut total = qkv * hidden + query_heads * head_dim * hidden;
+    let gate = if attention.output_gate { query_heads * head_dim } else { 0 };
+    let mut total = (qkv + gate) * hidden + query_heads * head_dim * hidden;
     total += if attention.qkv_bias { qkv } else { 0 };
     total += if attention.output_bias { hidden } else { 0 };
     total += if attention.sinks { query_heads } else { 0 };
@@ -74,6 +87,20 @@ fn grouped_query(attention: &GroupedQueryAttention, hidden: u64) -> u64 {
 fn index_parameters(indexer: &BlockIndexer, hidden: u64) -> u64 {
     let head_dim = u64::from(indexer.head_dim);
     (u64::from(indexer.query_heads) + 1) * head_dim * hidden + 2 * head_dim
+}
+
+/// Beside its projections: the convolution without bias, a decay and an offset of steps per value head, a norm over a value head.
+fn gated_delta(rule: &GatedDelta, hidden: u64) -> u64 {
+    let (values, heads) = (rule.value_width(), u64::from(rule.value_heads));
+    let projections = hidden * (rule.conv_width() + values + 2 * heads) + values * hidden;
+    projections + rule.conv_width() * u64::from(rule.conv_tokens) + 2 * heads + u64::from(rule.value_dim)
+}
+
+/// Beside its projections: the convolution, a decay, a direct path and an offset of steps per head, a norm over all heads.
+fn mamba2(space: &Mamba2, hidden: u64) -> u64 {
+    let projections = hidden * space.input_width() + space.width() * hidden;
+    let convolution = space.conv_width() * (u64::from(space.conv_tokens) + u64::from(space.conv_bias));
+    projections + convolution + 3 * u64::from(space.heads) + space.width()
 }
 
 /// Both latent vectors have a norm.

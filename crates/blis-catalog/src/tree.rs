@@ -3,6 +3,7 @@
 //! Vendor files hold what the strict YAML loader rightly refuses (nulls, numbers of any spelling), so they are read here as plain
 //! JSON. Keys keep their order and a duplicate key is refused. Left out: spans; an error names the path of the key instead.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -27,9 +28,9 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// Parses JSON text.
+    /// Parses JSON text. Bounds without an end, which Python writes as a bare `Infinity`, are read as text.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(text)
+        serde_json::from_slice(&quoted_infinities(text))
     }
 
     /// The value of a key, where this is a map that has it.
@@ -150,5 +151,42 @@ impl<'de> Visitor<'de> for TreeVisitor {
             map.push((key, value));
         }
         Ok(Tree::Map(map))
+    }
+}
+
+/// The text with quotes around every `Infinity` that stands outside a string.
+fn quoted_infinities(text: &[u8]) -> Cow<'_, [u8]> {
+    const WORD: &[u8] = b"Infinity";
+    if !text.windows(WORD.len()).any(|window| window == WORD) {
+        return Cow::Borrowed(text);
+    }
+    let (mut quoted, mut at, mut inside) = (Vec::with_capacity(text.len() + 2), 0, false);
+    while at < text.len() {
+        let word = !inside && text[at..].starts_with(WORD);
+        let taken = if word { WORD.len() } else { usize::from(inside && text[at] == b'\\') + 1 };
+        let piece = &text[at..text.len().min(at + taken)];
+        if word {
+            quoted.push(b'"');
+        }
+        quoted.extend_from_slice(piece);
+        if word {
+            quoted.push(b'"');
+        }
+        inside ^= piece == b"\"";
+        at += taken;
+    }
+    Cow::Owned(quoted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endless_bound_is_text_and_a_string_that_names_one_stays_as_it_is() {
+        let tree = Tree::parse(br#"{"limit": [0.0, Infinity], "name": "a \" Infinity"}"#).unwrap();
+        assert_eq!(tree.get("limit"), Some(&Tree::Sequence(vec![Tree::Real(0.0), Tree::Text("Infinity".to_owned())])));
+        assert_eq!(tree.get("name"), Some(&Tree::Text("a \" Infinity".to_owned())));
+        assert!(Tree::parse(br#"{"limit": Endless}"#).is_err());
     }
 }

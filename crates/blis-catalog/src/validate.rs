@@ -3,7 +3,8 @@
 use blis_contracts::chip::Chip;
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{
-    Attention, CompressedAttention, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, MixtureOfExperts, ModelGraph,
+    Attention, CompressedAttention, FeedForward, GatedDelta, GroupedQueryAttention, LatentAttention, LayerBlock, Mamba2, MixtureOfExperts,
+    ModelGraph,
 };
 use blis_contracts::strict::Problem;
 
@@ -146,12 +147,15 @@ fn block(name: &str, block: &LayerBlock) -> Vec<Problem> {
         Attention::GroupedQuery(attention) => grouped_query(attention, &mut check),
         Attention::Latent(attention) => latent(attention, &mut check),
         Attention::Compressed(attention) => compressed(attention, &mut check),
+        Attention::GatedDelta(attention) => gated_delta(attention, &mut check),
+        Attention::Mamba2(attention) => mamba2(attention, &mut check),
     }
     match &block.feed_forward {
         FeedForward::Dense(dense) => {
             check("feed_forward.dense.intermediate_size", dense.intermediate_size > 0, "0 is not a positive width".to_owned());
         }
         FeedForward::MixtureOfExperts(moe) => experts(moe, &mut check),
+        FeedForward::Absent => {}
     }
     problems
 }
@@ -197,6 +201,37 @@ fn compressed(attention: &CompressedAttention, check: &mut impl FnMut(&str, bool
     check("attention.compressed.compression.selection", scores, "a width of 0 cannot score".to_owned());
 }
 
+fn gated_delta(rule: &GatedDelta, check: &mut impl FnMut(&str, bool, String)) {
+    let path = "attention.gated_delta";
+    let (keys, values) = (rule.key_heads, rule.value_heads);
+    check(
+        &format!("{path}.value_heads"),
+        keys > 0 && values > 0 && values.is_multiple_of(keys),
+        format!("{values} is not a multiple of the {keys} key heads"),
+    );
+    for (field, value) in [("key_dim", rule.key_dim), ("value_dim", rule.value_dim), ("conv_tokens", rule.conv_tokens)] {
+        check(&format!("{path}.{field}"), value > 0, "0 is not a positive width".to_owned());
+    }
+}
+
+fn mamba2(space: &Mamba2, check: &mut impl FnMut(&str, bool, String)) {
+    let path = "attention.mamba2";
+    let (groups, heads) = (space.groups, space.heads);
+    check(
+        &format!("{path}.groups"),
+        groups > 0 && heads > 0 && heads.is_multiple_of(groups),
+        format!("{groups} does not divide the {heads} heads"),
+    );
+    for (field, value) in [
+        ("head_dim", space.head_dim),
+        ("state_dim", space.state_dim),
+        ("conv_tokens", space.conv_tokens),
+        ("chunk_tokens", space.chunk_tokens),
+    ] {
+        check(&format!("{path}.{field}"), value > 0, "0 is not a positive width".to_owned());
+    }
+}
+
 fn latent(attention: &LatentAttention, check: &mut impl FnMut(&str, bool, String)) {
     for (field, value) in [
         ("query_heads", attention.query_heads),
@@ -226,6 +261,9 @@ fn experts(moe: &MixtureOfExperts, check: &mut impl FnMut(&str, bool, String)) {
             format!("{picked} of {count} groups of {experts} experts cannot be picked"),
         );
     }
+    let width = moe.latent.map_or(1, |latent| latent.width);
+    check(&format!("{path}.latent.width"), width > 0, "0 is not a positive width".to_owned());
+    check(&format!("{path}.shared_gate"), !moe.shared_gate || moe.shared.is_some(), "weighs shared experts that are not there".to_owned());
     let shared = moe.shared.as_ref().map_or(1, |shared| shared.intermediate_size);
     check(&format!("{path}.shared.intermediate_size"), shared > 0, "0 is not a positive width".to_owned());
 }
@@ -241,7 +279,7 @@ fn counted(graph: &ModelGraph) -> Vec<Problem> {
             problems.push(Problem::new(path, format!("{stated}, where the blocks have {counted}")));
         }
     }
-    if let Err(error) = check_published(&counted) {
+    if let Err(error) = check_published(graph, &counted) {
         problems.push(Problem::new("parameters.published", error.to_string()));
     }
     problems

@@ -4,6 +4,7 @@
 //! states tensors as the checkpoint has them; how an engine shards, fuses, pads or repacks them is that engine's lowering.
 
 mod compressed;
+mod recurrent;
 mod selection;
 
 use indexmap::IndexMap;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::{FormatName, MatmulFormat};
 pub use compressed::{CompressedAttention, Compression, ResidualLanes, Selection};
+pub use recurrent::{GatedDelta, Mamba2};
 pub use selection::{TokenIndexer, TokenSelection};
 
 /// A model checkpoint.
@@ -103,7 +105,7 @@ pub enum EncoderPart {
     Projector,
 }
 
-/// One kind of layer: attention, then a feed-forward network, each with its norm.
+/// One kind of layer: attention or a recurrence, then a feed-forward network, each with its norm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayerBlock {
@@ -125,6 +127,10 @@ pub enum Attention {
     Latent(LatentAttention),
     /// Attention to a window and to compressed earlier tokens.
     Compressed(CompressedAttention),
+    /// No attention: a gated delta rule over one state per head.
+    GatedDelta(GatedDelta),
+    /// No attention: a Mamba-2 state space.
+    Mamba2(Mamba2),
 }
 
 /// Grouped-query attention; multi-head where `kv_heads == query_heads`.
@@ -155,6 +161,9 @@ pub struct GroupedQueryAttention {
     pub qkv_bias: bool,
     /// A bias on the output projection.
     pub output_bias: bool,
+    /// A gate over attention's output, as wide as the queries and projected with them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub output_gate: bool,
     /// What picks the blocks of the context that a query sees; absent where it sees all of the context, or a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub indexer: Option<BlockIndexer>,
@@ -225,6 +234,8 @@ pub enum FeedForward {
     Dense(DenseFeedForward),
     /// Experts, of which a router picks some for each token.
     MixtureOfExperts(MixtureOfExperts),
+    /// There is none: the next layer follows at once.
+    Absent,
 }
 
 /// A dense feed-forward network: gate and up projections (or up alone), an activation, a down projection.
@@ -276,6 +287,22 @@ pub struct MixtureOfExperts {
     /// The experts that every token passes beside those picked, as one network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<DenseFeedForward>,
+    /// Whether one more projection, to a single value, weighs what those experts write.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shared_gate: bool,
+    /// The narrower stream the picked experts read and write; absent where it is the residual stream itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latent: Option<ExpertLatent>,
+}
+
+/// A stream that tokens are projected to before the picked experts and back from behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertLatent {
+    /// Its width.
+    pub width: u64,
+    /// How both projections are stored and multiplied.
+    pub format: MatmulFormat,
 }
 
 /// How experts are grouped before they are picked.
@@ -304,7 +331,7 @@ pub struct ParameterCount {
     pub published: Option<PublishedCount>,
 }
 
-/// A part of a model that a publisher may leave out of an active parameter count.
+/// A part of a model that a publisher may leave out of a parameter count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UncountedPart {
@@ -312,6 +339,8 @@ pub enum UncountedPart {
     Embedding,
     /// The routers of all layers.
     Router,
+    /// What stands beside a text model to turn other inputs into embeddings.
+    Encoder,
 }
 
 /// A published parameter count.
@@ -320,6 +349,9 @@ pub enum UncountedPart {
 pub struct PublishedCount {
     /// The figure as printed: an exact count (`8030261248`) or a rounded one (`116.83B`).
     pub total: String,
+    /// Parts that the total leaves out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub total_leaves_out: Vec<UncountedPart>,
     /// The active count as printed, where one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<String>,

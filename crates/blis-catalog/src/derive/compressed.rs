@@ -203,6 +203,8 @@ impl<'a> Experts<'a> {
                 up_format: shared_format("w1"),
                 down_format: shared_format("w2"),
             }),
+            shared_gate: false,
+            latent: None,
         }
     }
 }
@@ -249,7 +251,7 @@ mod tests {
             .layers()
             .map(|layer| match &layer.attention {
                 Attention::Compressed(attention) => attention,
-                Attention::GroupedQuery(_) | Attention::Latent(_) => panic!("{layer:?}"),
+                Attention::GroupedQuery(_) | Attention::Latent(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => panic!("{layer:?}"),
             })
             .collect()
     }

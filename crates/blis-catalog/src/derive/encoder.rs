@@ -1,4 +1,4 @@
-//! Encoders of images that stand beside a text model, by their parameters. Known: Moonshot's `MoonViT` of three dimensions, and
+//! Encoders of images that stand beside a text model, by their parameters. Known: Moonshot's `MoonViT` of three dimensions, Qwen's, and
 //! `MiniMax`'s tower over patches of two frames.
 
 use blis_contracts::format::FormatName;
@@ -101,5 +101,33 @@ pub(super) fn minimax_vl(keys: &Keys<'_>, whole: &Keys<'_>, dtype: FormatName) -
     Ok(vec![
         Encoder { part: EncoderPart::Tower, parameters: tower, format: dtype },
         Encoder { part: EncoderPart::Projector, parameters: projector + merger, format: dtype },
+    ])
+}
+
+/// Keys of that tower's `vision_config` that leave the tensors' shapes alone.
+const QWEN_WITHOUT_EFFECT: &[&str] = &["dtype", "hidden_act", "initializer_range", "model_type", "num_heads"];
+
+/// The tower and the merger of patches: patches and learned positions, layers of full attention, biases throughout; then a norm and
+/// two matrices over merged patches. upstream: vllm `model_executor/models/qwen3_vl.py::Qwen3_VisionTransformer`
+pub(super) fn qwen_vl(keys: &Keys<'_>, dtype: FormatName) -> Result<Vec<Encoder>, DeriveError> {
+    let number = |key| keys.required(key, keys.natural(key)?);
+    let (width, inner, layers) = (number("hidden_size")?, number("intermediate_size")?, number("depth")?);
+    let (channels, patch, frames) = (number("in_channels")?, number("patch_size")?, number("temporal_patch_size")?);
+    let (positions, merge, text) = (number("num_position_embeddings")?, number("spatial_merge_size")?, number("out_hidden_size")?);
+    let deep = keys.any("deepstack_visual_indexes").filter(|list| list.as_sequence().is_none_or(|list| !list.is_empty()));
+    if let Some(list) = deep {
+        return Err(keys.wrong("deepstack_visual_indexes", list, "empty, as mergers between layers are not understood"));
+    }
+    keys.refuse_others(QWEN_WITHOUT_EFFECT)?;
+
+    let matrix = |columns: u64, rows: u64| columns * rows + rows;
+    let norm = 2 * width;
+    let layer = matrix(width, 3 * width) + matrix(width, width) + matrix(width, inner) + matrix(inner, width) + 2 * norm;
+    let tower = matrix(channels * frames * patch * patch, width) + positions * width + layers * layer;
+    let merged = width * merge * merge;
+    let projector = norm + matrix(merged, merged) + matrix(merged, text);
+    Ok(vec![
+        Encoder { part: EncoderPart::Tower, parameters: tower, format: dtype },
+        Encoder { part: EncoderPart::Projector, parameters: projector, format: dtype },
     ])
 }

@@ -3,6 +3,8 @@
 //! Each row states facts of the architecture's definition in the `transformers` library (module names, which projections carry a
 //! bias, whether query and key heads are normed). Left out: everything a checkpoint states itself.
 
+use super::recurrent::{NEMOTRON_H, QWEN3_5, QWEN3_5_MOE, Recurrence};
+
 /// How an architecture decides on the biases of its attention projections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttentionBias {
@@ -69,14 +71,25 @@ pub(crate) enum EncoderKind {
     MoonVit,
     /// `MiniMax`'s, whose patches span two frames.
     MiniMaxVl,
+    /// Qwen's, whose merged patches a projector brings to the text's width.
+    QwenVl,
+}
+
+/// How a text model inside another says what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InnerName {
+    /// By the class it names itself.
+    Class(&'static str),
+    /// By its `model_type` alone.
+    ModelType(&'static str),
 }
 
 /// A text model inside a model of several inputs: its configuration is the object `text_config`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nested {
-    /// The class it names itself.
-    pub(crate) architecture: &'static str,
-    /// What the names of its modules start with.
+    /// What it calls itself.
+    pub(crate) name: InnerName,
+    /// What the names of its modules start with; where that is itself inside `model.`, it stands for their own `model.`.
     pub(crate) modules: &'static str,
     /// The encoder beside it.
     pub(crate) encoder: EncoderKind,
@@ -118,13 +131,15 @@ pub(crate) struct Family {
     /// Whether the configuration states of each layer whether an indexer picks what its queries see and whether its network is a
     /// mixture, which then has shared experts (`sparse_attention_config`, `moe_layer_freq`, `n_shared_experts`).
     pub(crate) states_layers: bool,
+    /// What some layers have instead of attention, as [`super::recurrent`] reads it; absent where all attend.
+    pub(crate) recurrence: Option<Recurrence>,
     /// Where the text model stands inside a model of several inputs; absent where it is the whole.
     pub(crate) nested: Option<Nested>,
     /// Keys that only this architecture has and that leave its shape alone.
     pub(crate) without_effect: &'static [&'static str],
 }
 
-const DENSE: Family = Family {
+pub(super) const DENSE: Family = Family {
     architecture: "LlamaForCausalLM",
     model_type: "llama",
     attention_bias: AttentionBias::Stated,
@@ -139,6 +154,7 @@ const DENSE: Family = Family {
     selects_tokens: false,
     compressed: false,
     states_layers: false,
+    recurrence: None,
     nested: None,
     other_model_types: &[],
     without_effect: &[],
@@ -211,7 +227,7 @@ const DEEPSEEK_V4: Family = Family {
     ..DENSE
 };
 
-const QWEN3_EXPERTS: FeedForwardKind = FeedForwardKind::Experts {
+pub(super) const QWEN3_EXPERTS: FeedForwardKind = FeedForwardKind::Experts {
     count: "num_experts",
     width: "moe_intermediate_size",
     module: "mlp",
@@ -252,7 +268,7 @@ const KIMI_K25: Family = Family {
     architecture: "KimiK25ForConditionalGeneration",
     model_type: "kimi_k25",
     nested: Some(Nested {
-        architecture: DEEPSEEK_V3.architecture,
+        name: InnerName::Class(DEEPSEEK_V3.architecture),
         modules: "language_model.",
         encoder: EncoderKind::MoonVit,
         without_effect: &[
@@ -381,7 +397,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         architecture: "MiniMaxM3SparseForConditionalGeneration",
         model_type: "minimax_m3_vl",
         nested: Some(Nested {
-            architecture: "MiniMaxM3SparseForCausalLM",
+            name: InnerName::Class("MiniMaxM3SparseForCausalLM"),
             modules: "language_model.",
             encoder: EncoderKind::MiniMaxVl,
             without_effect: &[
@@ -417,6 +433,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         without_effect: &["router_jitter_noise"],
         ..DENSE
     },
+    NEMOTRON_H,
     Family {
         architecture: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -434,6 +451,8 @@ pub(crate) const FAMILIES: &[Family] = &[
         without_effect: &["norm_topk_prob"],
         ..DENSE
     },
+    QWEN3_5,
+    QWEN3_5_MOE,
 ];
 
 /// Keys that leave the shape of every known architecture alone.
@@ -453,6 +472,18 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "transformers_version",
     "use_cache",
 ];
+
+impl Nested {
+    /// The whole's name of a module.
+    pub(crate) fn module(&self, name: &str) -> String {
+        const TEXT: &str = "model.";
+        match name.strip_prefix(TEXT) {
+            _ if !self.modules.starts_with(TEXT) => format!("{}{name}", self.modules),
+            Some(rest) => format!("{}{rest}", self.modules),
+            None => name.to_owned(),
+        }
+    }
+}
 
 impl Family {
     /// The family of an architecture class.

@@ -67,7 +67,7 @@ impl Headers {
         if self.is_empty() {
             return Ok(());
         }
-        if let Some((name, stored)) = self.tensors.first().filter(|_| family.compressed) {
+        if let Some((name, stored)) = self.tensors.first().filter(|_| family.compressed || family.recurrence.is_some()) {
             return Err(stored.refuse(name, "the tensor names of this architecture are not known; leave the shards out".to_owned()));
         }
         let expected = expected(graph, family);
@@ -154,7 +154,9 @@ impl Expected {
         match &block.attention {
             Attention::GroupedQuery(attention) => self.grouped_query(&format!("{prefix}.self_attn"), attention, hidden),
             Attention::Latent(attention) => self.latent(&format!("{prefix}.self_attn"), attention, hidden),
-            Attention::Compressed(_) => unreachable!("headers of such a family are refused"),
+            Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => {
+                unreachable!("headers of such a family are refused")
+            }
         }
         let around = ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"];
         for norm in &around[..(block.norms as usize).min(around.len())] {
@@ -217,6 +219,7 @@ impl Expected {
 
     fn feed_forward(&mut self, module: &str, network: &FeedForward, hidden: u64, family: &Family) {
         match network {
+            FeedForward::Absent => {}
             FeedForward::Dense(dense) => self.dense(module, dense, hidden),
             FeedForward::MixtureOfExperts(moe) => {
                 let experts = u64::from(moe.experts);

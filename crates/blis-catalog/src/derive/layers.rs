@@ -11,8 +11,9 @@ use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule
 use super::keys::Keys;
 use super::latent::{self, LatentShape};
 use super::quantisation::Quantisation;
+use super::recurrent::{self, GatedDeltaLayers, Recurrence};
 use super::selected::Selections;
-use super::stated;
+use super::{mamba, stated};
 use crate::patterns::CONFIG;
 use crate::tree::Tree;
 
@@ -33,6 +34,7 @@ pub(crate) struct Shape {
     qkv_bias: bool,
     output_bias: bool,
     latent: Option<LatentShape>,
+    output_gate: bool,
 }
 
 impl Shape {
@@ -40,7 +42,10 @@ impl Shape {
         let hidden = keys.required("hidden_size", keys.natural("hidden_size")?)?;
         let query_heads = keys.required("num_attention_heads", keys.small("num_attention_heads")?)?;
         let kv_heads = keys.small("num_key_value_heads")?.unwrap_or(query_heads);
-        let layers = keys.required("num_hidden_layers", keys.small("num_hidden_layers")?)?;
+        let layers = match mamba::layer_count(keys, family)? {
+            Some(layers) => layers,
+            None => keys.required("num_hidden_layers", keys.small("num_hidden_layers")?)?,
+        };
         if layers > MAX_LAYERS {
             return Err(keys.wrong("num_hidden_layers", &Tree::Natural(layers.into()), &format!("at most {MAX_LAYERS}")));
         }
@@ -48,7 +53,7 @@ impl Shape {
             let expected = format!("a divisor of num_attention_heads ({query_heads})");
             return Err(keys.wrong("num_key_value_heads", &Tree::Natural(kv_heads.into()), &expected));
         }
-        let head_dim = match keys.small("head_dim")? {
+        let head_dim = match mamba::head_dim(keys, family)?.map_or_else(|| keys.small("head_dim"), |found| Ok(Some(found)))? {
             Some(head_dim) => head_dim,
             None if family.latent => 0,
             None => whole_head(keys, hidden, query_heads)?,
@@ -66,12 +71,16 @@ impl Shape {
             qkv_bias: stated || family.attention_bias == AttentionBias::QueryKeyValue,
             output_bias: stated,
             latent: if family.latent { Some(LatentShape::read(keys, query_heads, kv_heads)?) } else { None },
+            output_gate: recurrent::output_gate(keys, family)?,
         })
     }
 }
 
 /// The part of a head that positions rotate, where an architecture states one that is not the whole.
 fn rotary_dim(keys: &Keys<'_>, family: &Family, head_dim: u32) -> Result<Option<u32>, DeriveError> {
+    if family.recurrence == Some(Recurrence::GatedDelta) {
+        return recurrent::rotary_dim(keys, head_dim);
+    }
     if !family.states_routing {
         return Ok(None);
     }
@@ -117,6 +126,11 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
         let Shape { layers, query_heads, kv_heads, head_dim, .. } = *shape;
         return compressed::build(keys, Widths { layers, query_heads, kv_heads, head_dim }, quantisation);
     }
+    if family.recurrence == Some(Recurrence::Mamba2) {
+        let Shape { query_heads, kv_heads, head_dim, .. } = *shape;
+        return mamba::build(keys, mamba::AttentionWidths { query_heads, kv_heads, head_dim }, quantisation);
+    }
+    let recurrent = GatedDeltaLayers::read(keys, family, shape.layers)?;
     let windows = windows(keys, family, shape.layers)?;
     let indexers = indexers(keys, family, shape)?;
     let networks = Networks::read(keys, family, shape.layers)?;
@@ -126,6 +140,7 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
         let prefix = format!("model.layers.{index}");
         let same = |modules: &[&str]| same_format(quantisation, index, &prefix, modules);
         let attention = match &shape.latent {
+            _ if recurrent.has(index) => recurrent.layer(&same)?,
             Some(latent) => {
                 let selection = selections.as_ref().map(|selections| selections.layer(index, &same)).transpose()?;
                 Attention::Latent(LatentAttention { selection, ..latent.layer(&same)? })
@@ -155,6 +170,7 @@ fn grouped_query(
         rotary_dim: shape.rotary_dim,
         qkv_bias: shape.qkv_bias,
         output_bias: shape.output_bias,
+        output_gate: shape.output_gate,
         qkv_format: same(if indexer.is_some() { INDEXED } else { &INDEXED[..3] })?,
         indexer,
         output_format: same(&["self_attn.o_proj"])?,
@@ -191,8 +207,10 @@ struct Networks {
     dense_width: Option<u64>,
     dense_bias: bool,
     moe: Option<MoeShape>,
-    /// Joint width of the experts that every token passes, where layers are stated one by one.
+    /// Joint width of the experts that every token passes, where it is stated beside that of the others.
     shared_width: Option<u64>,
+    /// Whether what those experts write is weighed.
+    shared_gate: bool,
     dense_layers: Vec<u64>,
     sparse_step: u64,
 }
@@ -212,7 +230,15 @@ struct MoeShape {
 impl Networks {
     fn read(keys: &Keys<'_>, family: &Family, layers: u32) -> Result<Self, DeriveError> {
         let dense_width = keys.natural("intermediate_size")?;
-        let mut networks = Self { dense_width, dense_bias: false, moe: None, shared_width: None, dense_layers: Vec::new(), sparse_step: 1 };
+        let mut networks = Self {
+            dense_width,
+            dense_bias: false,
+            moe: None,
+            shared_width: None,
+            shared_gate: false,
+            dense_layers: Vec::new(),
+            sparse_step: 1,
+        };
         match family.feed_forward {
             FeedForwardKind::Dense => networks.dense_bias = keys.flag("mlp_bias")?.unwrap_or(false),
             FeedForwardKind::StackedExperts => {
@@ -230,6 +256,10 @@ impl Networks {
                 }
                 if family.latent {
                     networks.dense_layers = latent::dense_layers(keys, layers)?;
+                }
+                if family.recurrence == Some(Recurrence::GatedDelta) {
+                    networks.shared_width = keys.natural("shared_expert_intermediate_size")?;
+                    networks.shared_gate = networks.shared_width.is_some();
                 }
                 if family.states_layers {
                     networks.dense_layers = stated::dense_layers(keys, layers)?;
@@ -259,9 +289,12 @@ impl Networks {
                 groups: moe.latent.and_then(|routing| routing.groups),
                 shared: match (moe.latent, self.shared_width) {
                     (Some(routing), _) => routing.shared(&same)?,
+                    (None, Some(width)) if self.shared_gate => Some(recurrent::shared(width, &same)?),
                     (None, Some(width)) => Some(stated::shared(width, &same)?),
                     (None, None) => None,
                 },
+                shared_gate: self.shared_gate,
+                latent: None,
             }));
         }
         let missing = || DeriveError::Missing { file: CONFIG.to_owned(), path: "intermediate_size".to_owned() };

@@ -14,9 +14,11 @@ mod headers;
 mod keys;
 mod latent;
 mod layers;
+mod mamba;
 mod mixed;
 mod patterns;
 mod quantisation;
+mod recurrent;
 mod selected;
 mod source;
 mod stack;
@@ -34,7 +36,7 @@ use crate::patterns::{CONFIG, ENTRY, QUANTISATION_CONFIG};
 use crate::tree::Tree;
 pub use source::{derive_catalog_model, derive_directory};
 
-use families::{EncoderKind, FAMILIES, Family, QkNorm, WITHOUT_EFFECT};
+use families::{EncoderKind, FAMILIES, Family, InnerName, QkNorm, WITHOUT_EFFECT};
 use headers::Headers;
 use keys::Keys;
 
@@ -175,9 +177,10 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
 
     let shape = layers::Shape::read(keys, family)?;
     let layers = layers::build(keys, family, &shape, &quantisation)?;
+    inferred.extend(recurrent::inferred(family));
     let residual_lanes = if family.compressed { Some(compressed::lanes(keys)?) } else { None };
     let max_position_embeddings = max_positions(keys)?;
-    let tied_embeddings = keys.flag("tie_word_embeddings")?.unwrap_or(family.tied_by_default);
+    let tied_embeddings = tied_embeddings(keys, &whole)?.unwrap_or(family.tied_by_default);
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(family.without_effect).copied().collect();
     keys.refuse_others(&without_effect)?;
     let encoders = encoders(&whole, family, dtype)?;
@@ -204,15 +207,16 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
         parameters: ParameterCount { total: 0, active: 0, active_leaves_out: Vec::new(), published: None },
     };
     graph.parameters = counts::count(&graph, inputs.entry.active_leaves_out.clone(), inputs.entry.published.clone());
-    check_published(&graph.parameters)?;
+    check_published(&graph, &graph.parameters)?;
     headers.check(&graph, family)?;
     Ok(graph)
 }
 
 /// Refuses counts that disagree with the publisher's.
-pub(crate) fn check_published(parameters: &ParameterCount) -> Result<(), DeriveError> {
+pub(crate) fn check_published(graph: &ModelGraph, parameters: &ParameterCount) -> Result<(), DeriveError> {
     let Some(published) = &parameters.published else { return Ok(()) };
-    let figures = [("total", parameters.total, Some(&published.total)), ("active", parameters.active, published.active.as_ref())];
+    let counted = parameters.total - counts::parts(graph, &published.total_leaves_out);
+    let figures = [("total", counted, Some(&published.total)), ("active", parameters.active, published.active.as_ref())];
     for (which, derived, printed) in figures {
         let Some(printed) = printed else { continue };
         if counts::agrees(derived, printed) != Some(true) {
@@ -247,12 +251,15 @@ fn text_model<'a>(whole: &Keys<'a>, family: &Family) -> Result<Option<Keys<'a>>,
     let Some(nested) = family.nested else { return Ok(None) };
     let tree = whole.required("text_config", whole.any("text_config"))?;
     let keys = Keys::of(CONFIG, "text_config", tree)?;
-    match keys.texts("architectures")?[..] {
-        [architecture] if architecture == nested.architecture => Ok(Some(keys)),
-        _ => {
-            let found = keys.any("architectures").unwrap_or(&Tree::Null);
-            Err(keys.wrong("architectures", found, &format!("[\"{}\"]", nested.architecture)))
+    let found = |key| keys.any(key).unwrap_or(&Tree::Null);
+    match nested.name {
+        InnerName::Class(name) if keys.texts("architectures")? != [name] => {
+            Err(keys.wrong("architectures", found("architectures"), &format!("[\"{name}\"]")))
         }
+        InnerName::ModelType(name) if keys.text("model_type")? != Some(name) => {
+            Err(keys.wrong("model_type", found("model_type"), &format!("`{name}`")))
+        }
+        InnerName::Class(_) | InnerName::ModelType(_) => Ok(Some(keys)),
     }
 }
 
@@ -264,11 +271,21 @@ fn encoders(whole: &Keys<'_>, family: &Family, dtype: FormatName) -> Result<Vec<
     let encoders = match nested.encoder {
         EncoderKind::MoonVit => encoder::moon_vit(&vision, dtype)?,
         EncoderKind::MiniMaxVl => encoder::minimax_vl(&vision, whole, dtype)?,
+        EncoderKind::QwenVl => encoder::qwen_vl(&vision, dtype)?,
     };
     whole.any("dtype");
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(nested.without_effect).copied().collect();
     whole.refuse_others(&without_effect)?;
     Ok(encoders)
+}
+
+/// Whether the output projection shares the embedding's weights, where the text model or the whole says so.
+fn tied_embeddings(keys: &Keys<'_>, whole: &Keys<'_>) -> Result<Option<bool>, DeriveError> {
+    const KEY: &str = "tie_word_embeddings";
+    match (keys.flag(KEY)?, whole.flag(KEY)?) {
+        (Some(text), Some(all)) if text != all => Err(whole.wrong(KEY, &Tree::Flag(all), &format!("{text}, as text_config says"))),
+        (text, all) => Ok(text.or(all)),
+    }
 }
 
 /// The element type of unquantised tensors.

@@ -7,7 +7,7 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use indexmap::IndexMap;
 
 use super::DeriveError;
-use super::families::Family;
+use super::families::{Family, Nested};
 use super::keys::Keys;
 use super::mixed;
 use super::patterns::Pattern;
@@ -27,8 +27,8 @@ pub(crate) struct Quantisation {
     listed: IndexMap<String, MatmulFormat>,
     /// Whether the method converts the output projection unless it is excluded.
     converts_output: bool,
-    /// What the names of all modules start with.
-    modules: &'static str,
+    /// Where the text model stands inside another, which names its modules.
+    nested: Option<Nested>,
     /// The end of the names of modules that no method converts.
     never: Option<&'static str>,
 }
@@ -45,7 +45,7 @@ impl Quantisation {
             excluded: Vec::new(),
             listed: IndexMap::new(),
             converts_output: false,
-            modules: "",
+            nested: None,
             never: None,
         }
     }
@@ -57,7 +57,7 @@ impl Quantisation {
 
     /// How the weights of a linear module are stored and multiplied.
     pub(crate) fn format_of(&self, module: &str) -> MatmulFormat {
-        let name = format!("{}{module}", self.modules);
+        let name = self.nested.map_or_else(|| module.to_owned(), |nested| nested.module(module));
         let stays = self.excluded.iter().any(|pattern| pattern.covers(&name))
             || (module == "lm_head" && !self.converts_output)
             || self.never.is_some_and(|end| module.ends_with(end));
@@ -69,7 +69,7 @@ impl Quantisation {
     /// The same for an architecture whose modules are named so, and whose router no method converts where it is no plain matrix.
     pub(crate) fn of_family(self, family: &Family) -> Self {
         let never = family.latent.then_some(".mlp.gate");
-        Self { modules: family.nested.map_or("", |nested| nested.modules), never, ..self }
+        Self { nested: family.nested, never, ..self }
     }
 }
 

@@ -110,7 +110,7 @@ mod tests {
     fn scoring(graph: &ModelGraph) -> Vec<bool> {
         let scores = |block: &blis_contracts::model::LayerBlock| match &block.attention {
             Attention::Latent(attention) => attention.indexer().is_some(),
-            Attention::GroupedQuery(_) | Attention::Compressed(_) => panic!("{block:?}"),
+            Attention::GroupedQuery(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => panic!("{block:?}"),
         };
         graph.layers().map(scores).collect()
     }

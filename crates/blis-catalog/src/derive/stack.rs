@@ -26,25 +26,35 @@ pub(crate) fn compress(layers: Vec<LayerBlock>) -> (IndexMap<String, LayerBlock>
 fn names(blocks: &[LayerBlock]) -> Vec<String> {
     let windowed = |block: &LayerBlock| match &block.attention {
         Attention::GroupedQuery(attention) => attention.window.is_some(),
-        Attention::Latent(_) | Attention::Compressed(_) => false,
+        Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => false,
+    };
+    let recurrence = |block: &LayerBlock| match &block.attention {
+        Attention::GatedDelta(_) => Some("delta"),
+        Attention::Mamba2(_) => Some("mamba"),
+        Attention::GroupedQuery(_) | Attention::Latent(_) | Attention::Compressed(_) => None,
     };
     let compression = |block: &LayerBlock| match &block.attention {
         Attention::Compressed(attention) => Some(attention.compression.as_ref().map_or(0, |compression| compression.ratio)),
-        Attention::GroupedQuery(_) | Attention::Latent(_) => None,
+        Attention::GroupedQuery(_) | Attention::Latent(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
     };
     let indexed = |block: &LayerBlock| match &block.attention {
         Attention::GroupedQuery(attention) => attention.indexer.is_some(),
         Attention::Latent(attention) => attention.indexer().is_some(),
-        Attention::Compressed(_) => false,
+        Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => false,
     };
     let reusing = |block: &LayerBlock| matches!(&block.attention, Attention::Latent(attention) if attention.selection.is_some());
     let sparse = |block: &LayerBlock| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_));
     let differ = |property: &dyn Fn(&LayerBlock) -> bool| blocks.iter().any(property) && !blocks.iter().all(property);
     let looked_up = |block: &LayerBlock| matches!(&block.feed_forward, FeedForward::MixtureOfExperts(moe) if moe.picks_by_token);
     let (by_window, by_indexer, by_network, by_picking) = (differ(&windowed), differ(&indexed), differ(&sparse), differ(&looked_up));
+    let by_recurrence = differ(&|block| recurrence(block).is_some());
+    let alone = |block: &LayerBlock| block.feed_forward == FeedForward::Absent;
     let mut names: Vec<String> = Vec::new();
     for block in blocks {
         let mut parts = Vec::new();
+        if by_recurrence {
+            parts.push(recurrence(block).unwrap_or("attention"));
+        }
         if by_window {
             parts.push(if windowed(block) { "sliding" } else { "full" });
         }
@@ -58,7 +68,13 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
             });
         }
         if by_network {
-            parts.push(if sparse(block) { "moe" } else { "dense" });
+            parts.push(if alone(block) {
+                "alone"
+            } else if sparse(block) {
+                "moe"
+            } else {
+                "dense"
+            });
         }
         if by_picking && looked_up(block) {
             parts.push("by-token");

@@ -41,7 +41,7 @@ fn norm_workspace(site: &Site<'_>) -> Option<u64> {
     let needed = site.ranks > 1
         && site.model.layers().any(|block| match &block.attention {
             Attention::GroupedQuery(attention) => attention.qk_norm_spans_heads,
-            Attention::Latent(_) | Attention::Compressed(_) => false,
+            Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => false,
         });
     let slot = u64::from(site.ranks) * 2 * u64::from(QK_NORM_MOST_ROWS.div_ceil(4)) * 16;
     needed.then(|| 3 * slot.next_multiple_of(2 << 20))
@@ -53,6 +53,7 @@ fn rotary_table(site: &Site<'_>) -> u64 {
         Attention::GroupedQuery(attention) => attention.rotated(),
         Attention::Latent(attention) => attention.rotary_dim,
         Attention::Compressed(attention) => attention.rotary_dim,
+        Attention::GatedDelta(_) | Attention::Mamba2(_) => 0,
     };
     let rotated = site.model.layers().map(rotated).max().unwrap_or(0);
     let element = if site.is_gpt_oss() { 4 } else { site.element_bytes() };

@@ -53,7 +53,7 @@ const BLOCK: u64 = 128;
 pub(super) fn attention_of(block: &LayerBlock) -> Option<&CompressedAttention> {
     match &block.attention {
         Attention::Compressed(attention) => Some(attention),
-        Attention::GroupedQuery(_) | Attention::Latent(_) => None,
+        Attention::GroupedQuery(_) | Attention::Latent(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
     }
 }
 
@@ -78,7 +78,9 @@ pub(super) fn check(site: &Site<'_>) -> Result<(), LoweringError> {
         match (attention_of(block), &block.feed_forward) {
             (Some(_), FeedForward::MixtureOfExperts(_)) => {}
             (None, _) => return refuse("mixes attention to compressed tokens with another kind"),
-            (Some(_), FeedForward::Dense(_)) => return refuse("has a dense layer beside attention to compressed tokens"),
+            (Some(_), FeedForward::Dense(_) | FeedForward::Absent) => {
+                return refuse("has a dense layer beside attention to compressed tokens");
+            }
         }
     }
     Ok(())

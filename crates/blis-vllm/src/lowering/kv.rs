@@ -33,14 +33,14 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
             // Keys and values.
             Kind::GroupedQuery(attention) => (2 * u64::from(site.kv_heads(attention)) * u64::from(attention.head_dim), attention.window),
             Kind::Latent(attention) => (u64::from(attention.cached()), None),
-            Kind::Compressed(_) => unreachable!("refused when the site was made"),
+            Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => unreachable!("refused when the site was made"),
         };
         let kind = window.map_or(Attention::Full, |window| Attention::SlidingWindow { window });
         let page_bytes = u64::from(block_size) * site.kv_format().stored_bytes(1, elements);
         let own = LayerKv { name: format!("model.layers.{index}.self_attn.attn"), attention: kind, block_size, page_bytes };
         let indexer = match &block.attention {
             Kind::GroupedQuery(attention) => attention.indexer.as_ref(),
-            Kind::Latent(_) | Kind::Compressed(_) => None,
+            Kind::Latent(_) | Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => None,
         };
         // One key for each token. upstream: vllm `models/minimax_m3/common/indexer.py::MiniMaxM3IndexerCache.get_kv_cache_spec`
         let keys = indexer.map(|indexer| LayerKv {

@@ -49,6 +49,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
             Attention::GroupedQuery(attention) => pass.attention(attention, group, behind)?,
             Attention::Latent(attention) => pass.latent(attention, group, behind)?,
             Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
+            Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
         }
         match &block.feed_forward {
             FeedForward::Dense(dense) => {
@@ -56,6 +57,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
                 pass.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
             }
             FeedForward::MixtureOfExperts(moe) => pass.experts(moe, next)?,
+            FeedForward::Absent => unreachable!("refused when the site was made"),
         }
     }
     pass.logits()?;
@@ -68,6 +70,7 @@ fn into_attention(site: &Site<'_>, block: &LayerBlock) -> Result<Input, Lowering
         Attention::GroupedQuery(attention) => qkv(site, attention)?,
         Attention::Latent(attention) => latent::down(site, attention)?.1,
         Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
+        Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
     }))
 }
 
@@ -85,7 +88,7 @@ fn into_feed_forward(site: &Site<'_>, block: &LayerBlock) -> Result<Input, Lower
             let matrix = Matrix { columns, depth: site.model.hidden_size, format: dense.up_format };
             Ok(Input::of(&linear::choose(site, "gate and up projections", matrix)?))
         }
-        FeedForward::MixtureOfExperts(_) => Ok(Input::Plain),
+        FeedForward::MixtureOfExperts(_) | FeedForward::Absent => Ok(Input::Plain),
     }
 }
 

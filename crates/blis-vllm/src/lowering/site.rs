@@ -79,6 +79,10 @@ impl<'a> Site<'a> {
                 Attention::Latent(attention) => site.check_width("a number of query heads", attention.query_heads.into())?,
                 // `compressed` checks these.
                 Attention::Compressed(_) => {}
+                Attention::GatedDelta(_) | Attention::Mamba2(_) => {
+                    let reason = "has layers that keep a state instead of attending".to_owned();
+                    return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+                }
             }
             match &block.feed_forward {
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
@@ -87,7 +91,7 @@ impl<'a> Site<'a> {
                     let (size, ranks) = (moe.intermediate_size, ranks * site.cores);
                     return Err(LoweringError::Indivisible { what: "an expert's intermediate size", size, ranks });
                 }
-                FeedForward::MixtureOfExperts(_) => {}
+                FeedForward::MixtureOfExperts(_) | FeedForward::Absent => {}
             }
         }
         if compressed::applies(&site) {

@@ -44,8 +44,10 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
             Attention::GroupedQuery(attention) => grouped_query(site, attention, &mut add),
             Attention::Latent(attention) => latent(site, attention, &mut add),
             Attention::Compressed(attention) => compressed_attention(site, attention, &mut add),
+            Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
         }
         match &block.feed_forward {
+            FeedForward::Absent => {}
             FeedForward::Dense(dense) => {
                 network(site, dense, site.share(dense.intermediate_size), ["gate and up projections", "down projection"], &mut add);
             }

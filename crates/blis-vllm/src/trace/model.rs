@@ -49,6 +49,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
             rotary_dim: None,
             qkv_bias: false,
             output_bias: false,
+            output_gate: false,
             indexer: None,
             qkv_format: PLAIN,
             output_format: PLAIN,
@@ -102,6 +103,8 @@ fn feed_forward(experts: u64) -> FeedForward {
             groups: None,
             picks_by_token: false,
             shared: None,
+            shared_gate: false,
+            latent: None,
             router_format: PLAIN,
             expert_format: PLAIN,
         });

@@ -9,7 +9,7 @@
 use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
 use super::ledger::Ledger;
-use super::model::{attentions, latent_attention};
+use super::model::{attentions, latent_attention, recurrent};
 use super::{block_sparse, compressed, latent};
 use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype};
 use crate::config::error::ConfigError;
@@ -40,6 +40,11 @@ pub(super) fn resolve(
     }
     if let Some(attention) = latent_attention(machine.model)? {
         return latent::resolve(ledger, machine, cache, attention);
+    }
+    if recurrent(machine.model) {
+        return Err(ConfigError::Refused(
+            "some layers of this model keep a state instead of attending; their MambaManager is not modelled".to_owned(),
+        ));
     }
     latent::refuse_its_settings(ledger)?;
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;

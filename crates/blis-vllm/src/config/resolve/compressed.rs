@@ -22,7 +22,7 @@ pub(super) const BLOCK_SIZE: u32 = 256;
 pub(super) fn attentions(model: &ModelGraph) -> impl Iterator<Item = &CompressedAttention> {
     model.blocks.values().filter_map(|block| match &block.attention {
         Attention::Compressed(attention) => Some(attention),
-        Attention::GroupedQuery(_) | Attention::Latent(_) => None,
+        Attention::GroupedQuery(_) | Attention::Latent(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
     })
 }
 

@@ -132,8 +132,13 @@ pub(super) const GPT_OSS: &str = "GptOssForCausalLM";
 pub(super) fn attentions(model: &ModelGraph) -> impl Iterator<Item = &blis_contracts::model::GroupedQueryAttention> {
     model.blocks.values().filter_map(|block| match &block.attention {
         Attention::GroupedQuery(attention) => Some(attention),
-        Attention::Latent(_) | Attention::Compressed(_) => None,
+        Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
     })
+}
+
+/// Whether some layers keep a state instead of attending.
+pub(super) fn recurrent(model: &ModelGraph) -> bool {
+    model.blocks.values().any(|block| matches!(block.attention, Attention::GatedDelta(_) | Attention::Mamba2(_)))
 }
 
 /// The latent attention of a model all of whose layers have the same; refuses a model that mixes it with another.
@@ -141,10 +146,17 @@ pub(super) fn latent_attention(model: &ModelGraph) -> Result<Option<&LatentAtten
     let mut found = None;
     for block in model.blocks.values() {
         match (&block.attention, found) {
-            (Attention::GroupedQuery(_) | Attention::Compressed(_), None) => {}
+            (Attention::GroupedQuery(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_), None) => {}
             (Attention::Latent(attention), None) if attentions(model).next().is_none() => found = Some(attention),
             (Attention::Latent(attention), Some(other)) if same_widths(attention, other) => {}
-            (Attention::Latent(_) | Attention::GroupedQuery(_) | Attention::Compressed(_), _) => {
+            (
+                Attention::Latent(_)
+                | Attention::GroupedQuery(_)
+                | Attention::Compressed(_)
+                | Attention::GatedDelta(_)
+                | Attention::Mamba2(_),
+                _,
+            ) => {
                 return Err(ConfigError::Refused(
                     "layers of this model have different kinds of attention, which is not modelled".to_owned(),
                 ));
@@ -166,10 +178,13 @@ fn stores(model: &ModelGraph, format: FormatName) -> bool {
             Attention::GroupedQuery(attention) => attention.qkv_format.weights,
             Attention::Latent(attention) => attention.query_format.weights,
             Attention::Compressed(attention) => attention.query_format.weights,
+            Attention::GatedDelta(rule) => rule.input_format.weights,
+            Attention::Mamba2(space) => space.input_format.weights,
         };
         let feed_forward = match &block.feed_forward {
             FeedForward::Dense(dense) => dense.up_format.weights,
             FeedForward::MixtureOfExperts(experts) => experts.expert_format.weights,
+            FeedForward::Absent => return attention == format,
         };
         attention == format || feed_forward == format
     })

@@ -80,6 +80,7 @@ fn attention(query_heads: u32, head_dim: u32, window: Option<u32>, sinks: bool, 
         rotary_dim: None,
         qkv_bias: sinks,
         output_bias: sinks,
+        output_gate: false,
         indexer: None,
         qkv_format: plain(format),
         output_format: plain(format),
@@ -148,6 +149,8 @@ pub(super) fn gpt_oss() -> ModelGraph {
         router_format: plain(FormatName::Bf16),
         groups: None,
         shared: None,
+        shared_gate: false,
+        latent: None,
     };
     let block = |window| LayerBlock {
         attention: attention(64, 64, window, true, FormatName::Bf16),
