@@ -55,6 +55,7 @@ impl SimTime {
     }
 
     /// The time from `earlier` to `self`. Panics when `earlier` is later, which would be a defect of the caller.
+    #[inline]
     pub fn since(self, earlier: Self) -> SimDuration {
         SimDuration(self.0.checked_sub(earlier.0).expect("an interval never ends before it starts"))
     }

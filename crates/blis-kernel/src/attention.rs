@@ -205,5 +205,6 @@ fn window_of(shape: &PrimitiveShape) -> u32 {
 /// Tokens that all decode requests attend to, their new ones included: an exact integer sum, whatever the order.
 pub(crate) fn visible_tokens(cached: &[u32], window: u32) -> u64 {
     let most = if window == 0 { u32::MAX } else { window };
-    cached.iter().map(|&cached| u64::from(cached.saturating_add(1).min(most))).sum()
+    let cached_sum: u64 = cached.iter().map(|&cached| u64::from(cached.min(most - 1))).sum();
+    cached_sum + cached.len() as u64
 }

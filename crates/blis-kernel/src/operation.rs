@@ -20,7 +20,6 @@ pub(crate) struct Operation {
     pub(crate) count: u32,
     pub(crate) shape: PrimitiveShape,
     pub(crate) runs_for: RowRange,
-    balance: RoutingBalance,
     /// Where the experts lie, for work that has any.
     placement: Option<Placement>,
     /// Ranks whose rows the larger side of a collective holds.
@@ -59,8 +58,7 @@ impl Operation {
             count,
             shape: layer.shape,
             runs_for: layer.runs_for,
-            balance,
-            placement: placement(&layer.shape),
+            placement: placement(&layer.shape, balance),
             whole: f64::from(whole(layer.primitive, group.unwrap_or(1))),
             fixed,
         })
@@ -83,9 +81,9 @@ impl Operation {
             | PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Gathered { .. }
             | PrimitiveShape::Scores { .. } => fixed,
-            PrimitiveShape::Moe { top_k, .. } => {
+            PrimitiveShape::Moe { .. } => {
                 let placement = self.placement.as_ref().expect("work with experts has a placement");
-                let load = placement.busiest(self.balance, top_k, rows);
+                let load = placement.busiest(rows);
                 fixed.with(Input::Tokens, rows).with(Input::Pairs, load.pairs).with(Input::Hit, load.hit)
             }
             PrimitiveShape::Collective { bytes_per_row, .. } => fixed.with(Input::Bytes, self.whole * rows * bytes_per_row as f64),
@@ -99,9 +97,9 @@ impl Operation {
     }
 }
 
-fn placement(shape: &PrimitiveShape) -> Option<Placement> {
+fn placement(shape: &PrimitiveShape, balance: RoutingBalance) -> Option<Placement> {
     match *shape {
-        PrimitiveShape::Moe { experts, local_experts, .. } => Some(Placement::new(experts, local_experts)),
+        PrimitiveShape::Moe { experts, local_experts, top_k, .. } => Some(Placement::new(experts, local_experts, top_k, balance)),
         PrimitiveShape::Gemm { .. }
         | PrimitiveShape::BatchedGemm { .. }
         | PrimitiveShape::Gathered { .. }

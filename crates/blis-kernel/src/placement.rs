@@ -14,9 +14,14 @@ const STEPS: u32 = 800;
 const FARTHEST: f64 = 8.0;
 
 /// The ranks that share a layer's experts.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Placement {
     experts: u32,
+    /// Experts a token picks.
+    top_k: u32,
+    balance: RoutingBalance,
+    /// The probability that a token picks each expert.
+    picked: Vec<f64>,
     /// Experts of one rank.
     local: u32,
     /// Deviations by which the busiest rank lies above the mean.
@@ -33,29 +38,31 @@ pub(crate) struct Load {
 }
 
 impl Placement {
-    pub(crate) fn new(experts: u32, local: u32) -> Self {
+    /// Experts of which each rank holds `local`, where each token picks `top_k` by a balance.
+    pub(crate) fn new(experts: u32, local: u32, top_k: u32, balance: RoutingBalance) -> Self {
         let ranks = experts.div_ceil(local.max(1));
-        Self { experts, local, deviations: if ranks > 1 { busiest_of(ranks) } else { 0.0 } }
+        let deviations = if ranks > 1 { busiest_of(ranks) } else { 0.0 };
+        Self { experts, top_k, balance, picked: balance.probabilities(experts, top_k), local, deviations }
     }
 
-    /// The load of the busiest rank when `tokens` tokens pick `top_k` experts each.
-    pub(crate) fn busiest(&self, balance: RoutingBalance, top_k: u32, tokens: f64) -> Load {
+    /// The load of the busiest rank when so many tokens pick their experts.
+    pub(crate) fn busiest(&self, tokens: f64) -> Load {
         let share = f64::from(self.local) / f64::from(self.experts);
-        let pairs = tokens * f64::from(top_k) * share;
-        let hit = (balance.expected_distinct(self.experts, top_k, tokens) * share).min(f64::from(self.local));
+        let pairs = tokens * f64::from(self.top_k) * share;
+        let hit = (self.balance.expected_distinct_of(&self.picked, tokens) * share).min(f64::from(self.local));
         if self.local >= self.experts {
             return Load { pairs, hit };
         }
-        let picked = balance.probabilities(self.experts, top_k);
-        let most = tokens * f64::from(top_k.min(self.local));
-        let pairs = pairs + self.deviations * self.deviation(&picked, |p| (tokens * p, tokens * p * (1.0 - p)));
+        let most = tokens * f64::from(self.top_k.min(self.local));
+        let pairs = pairs + self.deviations * self.deviation(|p| (tokens * p, tokens * p * (1.0 - p)));
         let reached = |p: f64| 1.0 - libm::pow(1.0 - p, tokens);
-        let hit = hit + self.deviations * self.deviation(&picked, |p| (reached(p), reached(p) * (1.0 - reached(p))));
+        let hit = hit + self.deviations * self.deviation(|p| (reached(p), reached(p) * (1.0 - reached(p))));
         Load { pairs: pairs.min(most), hit: hit.min(f64::from(self.local)) }
     }
 
     /// Standard deviation of a rank's load, given mean and variance of what an expert of some probability adds to it.
-    fn deviation(&self, picked: &[f64], of: impl Fn(f64) -> (f64, f64)) -> f64 {
+    fn deviation(&self, of: impl Fn(f64) -> (f64, f64)) -> f64 {
+        let picked = &self.picked;
         let (all, local) = (f64::from(self.experts), f64::from(self.local));
         let mean = picked.iter().map(|p| of(*p).0).sum::<f64>() / all;
         let unequal: f64 = picked.iter().map(|p| (of(*p).0 - mean) * (of(*p).0 - mean)).sum::<f64>() / (all - 1.0);
@@ -90,14 +97,14 @@ mod tests {
     #[test]
     fn a_rank_with_every_expert_gets_everything() {
         let balance = RoutingBalance::PowerLaw { exponent: 0.75 };
-        let load = Placement::new(128, 128).busiest(balance, 4, 100.0);
+        let load = Placement::new(128, 128, 4, balance).busiest(100.0);
         assert_eq!(load, Load { pairs: 400.0, hit: balance.expected_distinct(128, 4, 100.0) });
     }
 
     #[test]
     fn popular_experts_load_ranks_unevenly_however_many_tokens_come_and_equal_ones_do_not() {
         let over_mean = |balance, ranks: u32, tokens: f64| {
-            Placement::new(256, 256 / ranks).busiest(balance, 8, tokens).pairs / (tokens * 8.0 / f64::from(ranks))
+            Placement::new(256, 256 / ranks, 8, balance).busiest(tokens).pairs / (tokens * 8.0 / f64::from(ranks))
         };
         let skewed = RoutingBalance::PowerLaw { exponent: 0.75 };
         assert!(over_mean(RoutingBalance::Uniform, 8, 1e6) < 1.01);
@@ -108,7 +115,7 @@ mod tests {
 
     #[test]
     fn no_rank_gets_more_than_its_experts_can_take() {
-        let load = Placement::new(8, 1).busiest(RoutingBalance::PowerLaw { exponent: 2.0 }, 2, 3.0);
+        let load = Placement::new(8, 1, 2, RoutingBalance::PowerLaw { exponent: 2.0 }).busiest(3.0);
         assert!(load.pairs <= 3.0 && load.hit <= 1.0, "{load:?}");
     }
 }

@@ -21,13 +21,15 @@ impl RoutingBalance {
     ///
     /// Tokens choose independently; a token picks an expert with that expert's inclusion probability, and these sum to `top_k`.
     pub fn expected_distinct(self, experts: u32, top_k: u32, tokens: f64) -> f64 {
-        let missed = |probability: f64| libm::pow(1.0 - probability, tokens);
+        self.expected_distinct_of(&self.probabilities(experts, top_k), tokens)
+    }
+
+    /// The same, given the probabilities that [`Self::probabilities`] gives.
+    pub(crate) fn expected_distinct_of(self, probabilities: &[f64], tokens: f64) -> f64 {
+        let hit = |probability: &f64| 1.0 - libm::pow(1.0 - probability, tokens);
         match self {
-            Self::Uniform => {
-                let probability = f64::from(top_k.min(experts)) / f64::from(experts);
-                f64::from(experts) * (1.0 - missed(probability))
-            }
-            Self::PowerLaw { .. } => self.probabilities(experts, top_k).iter().map(|probability| 1.0 - missed(*probability)).sum(),
+            Self::Uniform => probabilities.len() as f64 * probabilities.first().map_or(0.0, hit),
+            Self::PowerLaw { .. } => probabilities.iter().map(hit).sum(),
         }
     }
 

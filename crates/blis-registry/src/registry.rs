@@ -1,7 +1,8 @@
-//! The loaded registry: files by path, parsed when a chip's coefficients are asked for.
+//! The loaded registry: files by path, decoded when a chip's coefficients are asked for.
 //!
-//! The embedded copy parses and validates only what a run reads (tests validate it whole); a path or an overlay is validated whole
-//! when it is opened. Left out: whether the chips named here are in the catalog, which whoever holds both checks.
+//! The embedded copy was read strictly when the program was built, and only what a run reads of it is decoded and validated (tests
+//! validate it whole); a path or an overlay is validated whole when it is opened. Left out: whether the chips named here are in the
+//! catalog, which whoever holds both checks.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use blis_contracts::data::{DataFile, Refused, combined_hash, content_hash, read_tree};
 use blis_contracts::strict::{Document, DocumentErrors, LineEndings, Problem, nearest};
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::embedded;
@@ -18,6 +20,9 @@ use crate::errors::{self, ErrorTable};
 use crate::lookup::{ChipCoefficients, SetError};
 use crate::patterns::PATTERNS;
 use crate::validate;
+
+/// The source of the copy compiled into this program.
+const EMBEDDED: &str = "embedded";
 
 /// Why the registry could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -56,11 +61,20 @@ impl From<Refused> for RegistryError {
     }
 }
 
+/// A data file as the registry holds it.
+#[derive(Debug, Clone)]
+enum Text {
+    /// The values that the build script read, as JSON.
+    Embedded(&'static str),
+    /// As it lies in a directory.
+    Written(String),
+}
+
 /// The coefficients of a run.
 #[derive(Debug)]
 pub struct Registry {
     source: String,
-    base: BTreeMap<Cow<'static, str>, Cow<'static, str>>,
+    base: BTreeMap<Cow<'static, str>, Text>,
     overlays: Vec<Vec<CoefficientSet>>,
     errors: OnceLock<Option<Arc<ErrorTable>>>,
     content_hash: String,
@@ -71,9 +85,9 @@ pub struct Registry {
 impl Registry {
     /// The copy compiled into this program.
     pub fn embedded() -> Self {
-        let base = embedded::FILES.iter().map(|&(path, text)| (Cow::Borrowed(path), Cow::Borrowed(text))).collect();
+        let base = embedded::FILES.iter().map(|&(path, json)| (Cow::Borrowed(path), Text::Embedded(json))).collect();
         Self {
-            source: "embedded".to_owned(),
+            source: EMBEDDED.to_owned(),
             base,
             overlays: Vec::new(),
             errors: OnceLock::new(),
@@ -92,7 +106,7 @@ impl Registry {
     pub fn open(root: &Path, overlays: &[&Path]) -> Result<Self, RegistryError> {
         let files = read_tree(root, PATTERNS)?;
         let content_hash = hash_of(&files);
-        let base = files.into_iter().map(|(path, text)| (Cow::Owned(path), Cow::Owned(text))).collect();
+        let base = files.into_iter().map(|(path, text)| (Cow::Owned(path), Text::Written(text))).collect();
         Self { source: root.display().to_string(), base, content_hash, ..Self::embedded() }.overlaid(overlays)
     }
 
@@ -101,11 +115,16 @@ impl Registry {
             let files = read_tree(overlay, PATTERNS)?;
             self.overlay_hashes.push(hash_of(&files));
             let name = overlay.display().to_string();
-            let sets = files.iter().filter(|(path, _)| path != errors::FILE).map(|(path, text)| parse(&name, path, text));
-            self.overlays.push(sets.collect::<Result<_, _>>()?);
-            if let Some((path, text)) = files.iter().find(|(path, _)| path == errors::FILE) {
-                self.base.insert(Cow::Owned(path.clone()), Cow::Owned(text.clone()));
+            let mut sets = Vec::new();
+            for (path, text) in files {
+                let text = Text::Written(text);
+                if path == errors::FILE {
+                    self.base.insert(Cow::Owned(path), text);
+                } else {
+                    sets.push(read_set(&name, &path, &text)?);
+                }
             }
+            self.overlays.push(sets);
         }
         for chip in self.chips() {
             self.assemble(&chip)?;
@@ -149,15 +168,12 @@ impl Registry {
     }
 
     fn read_errors(&self) -> Result<Option<Arc<ErrorTable>>, RegistryError> {
-        let Some(text) = self.base.get(errors::FILE) else { return Ok(None) };
-        let document = document(&self.source, errors::FILE, text)?;
-        let table: ErrorTable = document.decode().map_err(DocumentErrors::from)?;
-        let problems = table.problems();
-        if problems.is_empty() { Ok(Some(Arc::new(table))) } else { Err(document.locate_all(problems).into()) }
+        let table = self.base.get(errors::FILE).map(|text| read(&self.source, errors::FILE, text, ErrorTable::problems));
+        Ok(table.transpose()?.map(Arc::new))
     }
 
     fn assemble(&self, chip: &str) -> Result<ChipCoefficients, RegistryError> {
-        let mut sets = self.files_of(chip).map(|(path, text)| parse(&self.source, path, text)).collect::<Result<Vec<_>, _>>()?;
+        let mut sets = self.files_of(chip).map(|(path, text)| read_set(&self.source, path, text)).collect::<Result<Vec<_>, _>>()?;
         for added in self.overlays.iter().flatten().filter(|set| set.chip == chip) {
             match sets.iter_mut().find(|set| set.family == added.family) {
                 Some(set) => added.entries.iter().for_each(|entry| overlay_entry(&mut set.entries, entry)),
@@ -167,9 +183,9 @@ impl Registry {
         Ok(ChipCoefficients::new(chip, sets)?)
     }
 
-    fn files_of(&self, chip: &str) -> impl Iterator<Item = (&str, &str)> {
+    fn files_of(&self, chip: &str) -> impl Iterator<Item = (&str, &Text)> {
         let below = format!("{chip}/");
-        self.base.iter().filter(move |(path, _)| path.starts_with(&below)).map(|(path, text)| (path.as_ref(), text.as_ref()))
+        self.base.iter().filter(move |(path, _)| path.starts_with(&below)).map(|(path, text)| (path.as_ref(), text))
     }
 
     /// Where the registry came from: `embedded` or the directory.
@@ -204,21 +220,38 @@ impl Registry {
     }
 }
 
-fn document(source: &str, path: &str, text: &str) -> Result<Document, RegistryError> {
-    let root = if source == "embedded" { "registry" } else { source };
-    Ok(Document::parse(format!("{root}/{path}"), text.as_bytes(), LineEndings::Lf).map_err(DocumentErrors::from)?)
+/// The coefficients of one file.
+fn read_set(source: &str, path: &str, text: &Text) -> Result<CoefficientSet, RegistryError> {
+    read(source, path, text, |set| {
+        let mut problems = validate::check(set);
+        let stated = format!("{}/{}.yaml", set.chip, set.family);
+        if stated != path {
+            problems.push(Problem::new("", format!("the file states chip and family of {stated}")));
+        }
+        problems
+    })
 }
 
-/// Parses and validates one file.
-pub(crate) fn parse(source: &str, path: &str, text: &str) -> Result<CoefficientSet, RegistryError> {
-    let document = document(source, path, text)?;
-    let set: CoefficientSet = document.decode().map_err(DocumentErrors::from)?;
-    let mut problems: Vec<Problem> = validate::check(&set);
-    let stated = format!("{}/{}.yaml", set.chip, set.family);
-    if stated != path {
-        problems.push(Problem::new("", format!("the file states chip and family of {stated}")));
+/// Decodes one file and looks for what is wrong with it.
+fn read<T: DeserializeOwned>(source: &str, path: &str, text: &Text, check: impl Fn(&T) -> Vec<Problem>) -> Result<T, RegistryError> {
+    match text {
+        Text::Embedded(json) => {
+            let value = serde_json::from_str(json).map_err(|error| error.to_string());
+            value
+                .and_then(|value| {
+                    let first = check(&value).into_iter().next();
+                    first.map_or(Ok(value), |problem| Err(format!("{}: {}", problem.path, problem.message)))
+                })
+                .map_err(|reason| RegistryError::File { path: format!("registry/{path}"), reason })
+        }
+        Text::Written(text) => {
+            let root = if source == EMBEDDED { "registry" } else { source };
+            let document = Document::parse(format!("{root}/{path}"), text.as_bytes(), LineEndings::Lf).map_err(DocumentErrors::from)?;
+            let value = document.decode().map_err(DocumentErrors::from)?;
+            let problems = check(&value);
+            if problems.is_empty() { Ok(value) } else { Err(document.locate_all(problems).into()) }
+        }
     }
-    if problems.is_empty() { Ok(set) } else { Err(document.locate_all(problems).into()) }
 }
 
 /// Puts an overlay's entry in place of the one with the same name, scope and method, or adds it.

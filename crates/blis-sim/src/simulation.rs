@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input, StepTicket};
+use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input, StepTicket, TokensOut};
 use blis_contracts::environment::Environment;
 use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
@@ -15,6 +15,7 @@ use blis_workload::source::{Draft, Source, client_of};
 
 use crate::calendar::{Calendar, Event};
 use crate::front_end::{FrontEnd, FrontEndCosts};
+use crate::histogram::Histogram;
 use crate::live::{LiveRequest, LiveRequests, Standing};
 use crate::objectives::Objectives;
 use crate::occupancy::Occupancy;
@@ -366,28 +367,7 @@ impl<'a> Simulation<'a> {
         if !effects.tokens.is_empty() {
             self.front_end.begin_step(now);
         }
-        for out in &effects.tokens {
-            let live = self.live.get_mut(out.slot);
-            self.statistics.tokens += u64::from(out.count);
-            if live.standing == Standing::Abandoned {
-                continue;
-            }
-            live.tokens += u64::from(out.count);
-            let Some(at) = self.front_end.process(live.tokens, live.tokens_sent, live.standing == Standing::Ended) else { continue };
-            if live.comes_too_late(at) {
-                continue;
-            }
-            live.tokens_sent = live.tokens;
-            if live.first_token.is_none() {
-                live.first_token = Some(at);
-            } else if live.measured {
-                self.tally.itl_us.add(at.since(live.last_chunk).as_micros());
-            }
-            live.last_chunk = at;
-            if live.standing == Standing::Ended {
-                self.ends.push_back((at, out.slot, Fate::Completed));
-            }
-        }
+        self.statistics.tokens += pass_tokens(&effects.tokens, &mut self.front_end, &mut self.live, &mut self.tally.itl_us, &mut self.ends);
         for (slot, reason) in &effects.refused {
             let (at, live) = (self.front_end.answer(now), self.live.get_mut(*slot));
             live.engine_is_done();
@@ -537,4 +517,39 @@ impl<'a> Simulation<'a> {
         }
         Err(SimulationError::Livelock { since, now, wakes, waiting: self.statistics.peak_in_flight })
     }
+}
+
+/// Turns a step's tokens into chunks that clients see; answers how many tokens there were.
+fn pass_tokens(
+    tokens: &[TokensOut],
+    front_end: &mut FrontEnd,
+    live: &mut LiveRequests,
+    gaps_us: &mut Histogram,
+    ends: &mut VecDeque<(SimTime, RequestSlot, Fate)>,
+) -> u64 {
+    let mut passed = 0;
+    for out in tokens {
+        let live = live.get_mut(out.slot);
+        passed += u64::from(out.count);
+        if live.standing == Standing::Abandoned {
+            continue;
+        }
+        live.tokens += u64::from(out.count);
+        let ended = live.standing == Standing::Ended;
+        let Some(at) = front_end.process(live.tokens, live.tokens_sent, ended) else { continue };
+        if live.comes_too_late(at) {
+            continue;
+        }
+        live.tokens_sent = live.tokens;
+        if live.first_token.is_none() {
+            live.first_token = Some(at);
+        } else if live.measured {
+            gaps_us.add(at.since(live.last_chunk).as_micros());
+        }
+        live.last_chunk = at;
+        if ended {
+            ends.push_back((at, out.slot, Fate::Completed));
+        }
+    }
+    passed
 }

@@ -37,6 +37,7 @@ fn the_embedded_copy_equals_the_checkout() {
     for chip in embedded.chips() {
         assert_eq!(embedded.chip(&chip).unwrap(), checkout.chip(&chip).unwrap());
     }
+    assert_eq!(embedded.errors(), checkout.errors());
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl Core {
             end: end.1,
             requests: requests(&batch),
             tokens: batch.tokens,
-            prefill_tokens: prefill_tokens(&batch),
+            prefill_tokens: batch.prefill_tokens,
             stream: self.index,
             readers: 1,
         });
@@ -291,7 +291,7 @@ impl Core {
         around.effects.admitted[known..].reverse();
         around.effects.preempted.extend(batch.preempted.iter().map(|slot| external(*slot)));
         self.waiting_since = self.scheduler.barrier().map(|barrier| (now, barrier));
-        around.counters.prompt_tokens_computed += Tokens::new(u64::from(prefill_tokens(&batch)));
+        around.counters.prompt_tokens_computed += Tokens::new(u64::from(batch.prefill_tokens));
         batch
     }
 
@@ -315,8 +315,8 @@ impl Core {
         let InFlight { call, batch, .. } = self.queue.pop_front().expect("the loop waits only for a batch in flight");
         self.outputs.clear();
         self.scheduler.process(&batch, &mut self.outputs);
+        around.effects.tokens.extend(self.outputs.iter().map(|output| TokensOut { slot: output.external, count: 1 }));
         for output in &self.outputs {
-            around.effects.tokens.push(TokensOut { slot: output.external, count: 1 });
             if output.outputs == 1 {
                 around.gate.prompt_done(u64::from(output.prompt));
             }
@@ -362,11 +362,6 @@ impl Core {
 /// Requests of a batch.
 pub(super) fn requests(batch: &Batch) -> u32 {
     u32::try_from(batch.rows.len()).expect("a step holds fewer than 2^32 requests")
-}
-
-/// Tokens of a batch that belong to prompts.
-pub(super) fn prefill_tokens(batch: &Batch) -> u32 {
-    batch.rows.iter().filter(|row| row.prefill).map(|row| row.tokens).sum()
 }
 
 fn finished(output: &Output) -> Option<Finished> {

@@ -15,7 +15,7 @@ use blis_contracts::step::{Launch, RankStep};
 use blis_contracts::units::SimTime;
 
 use super::coordinator::{Counts, Notice, StartWave};
-use super::core::{Core, Phase, prefill_tokens, requests};
+use super::core::{Core, Phase, requests};
 use super::recorder::LockstepState;
 use super::{Around, shape};
 use crate::cudagraph::{CudaGraphs, Dispatch, RankBatch};
@@ -223,7 +223,7 @@ fn launch(cores: &mut [Core], device_free: &mut SimTime, around: &mut Around<'_>
             end,
             requests: batches().map(requests).sum(),
             tokens: batches().map(|batch| batch.tokens).sum(),
-            prefill_tokens: batches().map(prefill_tokens).sum(),
+            prefill_tokens: batches().map(|batch| batch.prefill_tokens).sum(),
             stream: 0,
             readers: u32::try_from(batches().count()).expect("a node has few cores"),
         });

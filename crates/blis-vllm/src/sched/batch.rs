@@ -39,6 +39,8 @@ pub struct Batch {
     pub rows: Vec<Row>,
     /// Tokens over all rows.
     pub tokens: u32,
+    /// Of these, tokens of rows that prefill.
+    pub prefill_tokens: u32,
     /// Requests that were preempted while the batch was formed, in order.
     pub preempted: Vec<Slot>,
     /// Requests whose end the workers learn with this batch.
@@ -50,6 +52,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.tokens = 0;
+        self.prefill_tokens = 0;
         self.preempted.clear();
         self.finished.clear();
     }

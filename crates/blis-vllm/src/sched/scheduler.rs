@@ -177,8 +177,10 @@ impl Scheduler {
             progress.computed += row.tokens;
             progress.in_flight += row.tokens;
             progress.batches += 1;
-            row.prefill = row.context < progress.prompt || row.context + 1 < progress.tokens + progress.placeholders;
-            progress.prefilling = progress.computed < progress.tokens + progress.placeholders;
+            let known = progress.tokens + progress.placeholders;
+            row.prefill = row.context < progress.prompt || row.context + 1 < known;
+            batch.prefill_tokens += if row.prefill { row.tokens } else { 0 };
+            progress.prefilling = progress.computed < known;
             row.samples = !progress.prefilling;
             if row.samples && self.config.async_scheduling {
                 progress.placeholders += 1;
