@@ -17,7 +17,6 @@ HERE = Path(__file__).resolve().parent
 CONSTANT = {
     "format": "the version of the format",
     "holding": "only KV connectors and streaming sessions put requests there",
-    "done.out.count": "without speculation a request gets one token a step",
     "running.stale": "a request is not resumed before its stale output has been delivered",
 }
 COLUMNS = {
@@ -31,6 +30,9 @@ COLUMNS = {
     "running": ["id", "computed", "placeholders", "in_flight", "stale", "outputs"],
     "waiting": ["id", "stale", "preemptions"],
     "routes": ["id", "core"],
+    "sched.drafts": ["id", "count"],
+    "attached": ["id", "count"],
+    "grammar.requests": ["id", "allowed"],
 }
 SEEN_AT_MOST = 1000
 
@@ -76,13 +78,44 @@ def several_cores(records: list[dict], seen: set[str]) -> list[dict]:
     return calls
 
 
+def features(before: dict, call: dict, verifying: dict[int, dict], seen: set[str]) -> None:
+    """What only drafts and grammars show. `verifying` holds the drafts of each step by its number."""
+    sched, done = call["sched"] or {}, call["done"] or {}
+    drafts = dict(sched.get("drafts") or ())
+    attached = dict(before.get("attached") or ())
+    verifying[call["step"]] = drafts
+    seen |= {"new decode widened by drafts" for row in sched.get("new", ()) if row[0] in drafts}
+    seen |= {"drafts cut short" for name, count in drafts.items() if count < attached.get(name, 0)}
+    seen |= {"drafts left out" for name, _ in sched.get("tokens", ()) if name in attached and name not in drafts}
+    seen |= {"drafts follow the batch" for count in [sched.get("next_drafts")] if count not in (None, max(attached.values(), default=count))}
+    behind = {name for step in before["queue"] for name in verifying.get(step, ())}
+    seen |= {"preempted with a verification in flight" for name, stale in sched.get("preempted", ()) if stale and name in behind}
+    verified = verifying.get(done.get("step"), {})
+    for name, count, reason in done.get("out", ()):
+        if name in verified:
+            seen.add("all drafts accepted" if count > verified[name] else "no draft accepted" if count == 1 else "some drafts accepted")
+            seen |= {"stop inside a run of drafts"} if reason == "stop" and 1 < count <= verified[name] else set()
+    grammar = call.get("grammar")
+    if grammar:
+        late = done and not any(step == call["step"] for step in before["queue"]) and len(call["queue"]) == 1 and call["queue"][0] == call["step"]
+        seen |= {"mask made after the step before"} if late else set()
+        seen |= {"grammar forbids drafts" for name, count in grammar["requests"] if 0 < count < drafts.get(name, 0)}
+        seen |= {"drafts without names" for name, count in grammar["requests"] if count == 0 and drafts.get(name)}
+    seen |= {"deferred for a grammar or an adapter" for name in call["deferred"] if not any(name == row[0] and row[1] for row in call["waiting"])}
+
+
 def situations(header: dict, calls: list[dict], prompts: dict[str, int], seen: set[str]) -> None:
     seen.add(f"blocks of {header['block_size']}")
     if len(calls) >= 5000:
         seen.add(f"five thousand calls, {header['policy']}")
-    before = {"running": [], "waiting": []}
+    before = {"running": [], "waiting": [], "queue": []}
+    verifying: dict[int, dict] = {}
+    if "speculation" in header:
+        seen.add(f"drafting by {header['speculation']['method']}, {'a' if header['async_scheduling'] else ''}synchronous, "
+                 f"{'with' if header['enable_prefix_caching'] else 'without'} prefix caching")
     for call in calls:
         aborts(before, call, prompts, seen)
+        features(before, call, verifying, seen)
         started = {request for request, computed, *_ in before["running"] if computed < prompts.get(request, 0)}
         before = call
         sched, done = call["sched"], call["done"]
@@ -121,7 +154,24 @@ def situations(header: dict, calls: list[dict], prompts: dict[str, int], seen: s
         seen |= {"preempted more than once" for row in call["waiting"] if row[2] > 1}
 
 
+METHODS = ("ngram_gpu", "eagle", "eagle3", "mtp", "draft_model", "dflash", "dspark")
 EXPECTED = {
+    *(f"drafting by {m}, {a}synchronous, {c} prefix caching" for m in METHODS for a in ("a", "") for c in ("with", "without")),
+    *(f"drafting by ngram, synchronous, {c} prefix caching" for c in ("with", "without")),
+    "new decode widened by drafts",
+    "drafts cut short",
+    "drafts left out",
+    "drafts follow the batch",
+    "preempted with a verification in flight",
+    "all drafts accepted",
+    "some drafts accepted",
+    "no draft accepted",
+    "stop inside a run of drafts",
+    "mask made after the step before",
+    "grammar forbids drafts",
+    "drafts without names",
+    "deferred for a grammar or an adapter",
+    "finish error",
     "step without requests in lockstep",
     "wave over",
     "request to core 0",

@@ -323,9 +323,12 @@ class Deployment:
                     finish(client.abort_requests_async([event.id]))
             else:
                 # The front ends take requests in turn; upstream leaves that to the kernel.
-                finish(self.clients[turn % len(self.clients)].add_request_async(engine.engine_request(event)))
+                finish(self.clients[turn % len(self.clients)].add_request_async(self.request(event)))
                 turn += 1
         self.sent = True
+
+    def request(self, event):
+        return engine.engine_request(event, self.config.model_config.max_model_len)
 
     def run_core(self, core) -> None:
         try:

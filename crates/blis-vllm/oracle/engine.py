@@ -17,11 +17,12 @@ from pathlib import Path
 from vllm.config import set_current_vllm_config
 from vllm.distributed.utils import get_pp_indices
 from vllm.engine.arg_utils import EngineArgs
+from vllm.lora.request import LoRARequest
 from vllm.model_executor.layers.attention.attention import Attention
 from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.platforms import current_platform
-from vllm.sampling_params import SamplingParams
+from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.torch_utils import kv_cache_dtype_str_to_dtype
 from vllm.v1.attention.backend import AttentionType
@@ -31,10 +32,11 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreRequest, EngineCoreRequestType
 from vllm.v1.engine.core import EngineCore, EngineCoreProc, EngineShutdownState
 from vllm.v1.executor.abstract import Executor
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
 from vllm.v1.worker.worker_base import CompilationTimes, WorkerBase
 
+import grammar
 import scenario as scenarios
 import trace
 
@@ -60,8 +62,8 @@ class AttentionLayer(AttentionLayerBase):
     attn_type = AttentionType.DECODER
     get_kv_cache_spec = Attention.get_kv_cache_spec
 
-    def __init__(self, vllm_config, sliding_window: int | None, has_sink: bool) -> None:
-        model, cache = vllm_config.model_config, vllm_config.cache_config
+    def __init__(self, vllm_config, sliding_window: int | None, has_sink: bool, model=None) -> None:
+        model, cache = model or vllm_config.model_config, vllm_config.cache_config
         self.sliding_window = sliding_window
         self.num_kv_heads = model.get_num_kv_heads(vllm_config.parallel_config)
         self.head_size = self.head_size_v = model.get_head_size()
@@ -86,8 +88,8 @@ class LatentLayer(AttentionLayerBase):
 
     get_kv_cache_spec = MLAAttention.get_kv_cache_spec
 
-    def __init__(self, vllm_config) -> None:
-        model, cache = vllm_config.model_config, vllm_config.cache_config
+    def __init__(self, vllm_config, model=None) -> None:
+        model, cache = model or vllm_config.model_config, vllm_config.cache_config
         config = model.hf_text_config
         self.head_size = config.kv_lora_rank + config.qk_rope_head_dim
         self.sliding_window = self.indexer = None
@@ -119,6 +121,29 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
     return layers
 
 
+def draft_layers(vllm_config) -> dict[str, AttentionLayer]:
+    """Transcription of the drafters' model files: the layers they register behind those of the target."""
+    speculative = vllm_config.speculative_config
+    if speculative is None or not speculative.uses_draft_kv_cache():
+        return {}
+    model = speculative.draft_model_config
+    config = model.hf_text_config
+    target = vllm_config.model_config.hf_text_config.num_hidden_layers
+    if speculative.method == "mtp":
+        if config.model_type != "deepseek_mtp":
+            raise ValueError(f"model_type {config.model_type} has no transcription of its drafting layers here")
+        count = config.num_nextn_predict_layers
+        return {f"model.layers.{target + index}.self_attn.attn": LatentLayer(vllm_config, model) for index in range(count)}
+    windows = [None] * config.num_hidden_layers
+    if speculative.method == "dflash" and getattr(config, "layer_types", None):
+        windows = [config.sliding_window if kind == "sliding_attention" else None for kind in config.layer_types]
+    if speculative.method == "draft_model":
+        names = [f"draft_model.model.layers.{index}.self_attn.attn" for index in range(config.num_hidden_layers)]
+    else:
+        names = [f"model.layers.{target + index}.self_attn.attn" for index in range(config.num_hidden_layers)]
+    return {name: AttentionLayer(vllm_config, window, False, model) for name, window in zip(names, windows, strict=True)}
+
+
 class DoneAt(Future):
     """A result that is there from `end_us` on; waiting for it moves the clock."""
 
@@ -140,14 +165,15 @@ class ScriptedExecutor(Executor):
 
     def _init_executor(self) -> None:
         with set_current_vllm_config(self.vllm_config):
-            layers = attention_layers(self.vllm_config)
+            layers = attention_layers(self.vllm_config) | draft_layers(self.vllm_config)
         self.vllm_config.compilation_config.static_forward_context.update(layers)
         # The single-process executor does this after loading the model.
         current_platform.update_block_size_for_backend(self.vllm_config)
         self.stages_free_us = [0] * self.vllm_config.parallel_config.pipeline_parallel_size
         self.core: OracleCore | None = None
         self._submitted = None
-        self._known: dict[str, tuple[int, int, dict]] = {}
+        self._known: dict[str, Known] = {}
+        self._drafts: DraftTokenIds | None = None
 
     def check_health(self) -> None:
         pass
@@ -185,9 +211,10 @@ class ScriptedExecutor(Executor):
         self.core.recorder.scheduled(scheduler_output)
         step, now = self.core.recorder.step, self.core.clock.now_us
         tokens = scheduler_output.total_num_scheduled_tokens
+        self._take_in(scheduler_output)
         if tokens == 0:
             return DoneAt(self, step, now, ModelRunnerOutput([], {}))
-        self._submitted = (step, self._submit(now, tokens), self._sample(scheduler_output))
+        self._submitted = (step, self._submit(now, tokens), scheduler_output)
         future = Future()
         future.set_result(None)
         return future
@@ -201,30 +228,76 @@ class ScriptedExecutor(Executor):
         return end
 
     def sample_tokens(self, grammar_output, non_block=False):
-        future = DoneAt(self, *self._submitted)
+        step, end_us, output = self._submitted
         self._submitted = None
+        self.core.recorder.grammar(grammar_output)
+        # A step whose tokens are sampled late is done no earlier.
+        future = DoneAt(self, step, max(end_us, self.core.clock.now_us), self._sample(output, grammar_output))
         return future if non_block else future.result()
 
-    def _sample(self, output) -> ModelRunnerOutput:
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        return self._drafts
+
+    def _take_in(self, output) -> None:
         for request_id in output.finished_req_ids:
             self._known.pop(request_id, None)
-        computed = dict(zip(output.scheduled_cached_reqs.req_ids, output.scheduled_cached_reqs.num_computed_tokens))
         for new in output.scheduled_new_reqs:
-            computed[new.req_id] = new.num_computed_tokens
-            script = new.sampling_params.extra_args
-            self._known[new.req_id] = (len(new.prompt_token_ids), len(new.prefill_token_ids), script)
-        ids, sampled = list(output.num_scheduled_tokens), []
+            prompt, prefill = len(new.prompt_token_ids), len(new.prefill_token_ids)
+            self._known[new.req_id] = Known(prefill, prefill - prompt, new.sampling_params.extra_args)
+
+    def _sample(self, output, grammar_output) -> ModelRunnerOutput:
+        computed = dict(zip(output.scheduled_cached_reqs.req_ids, output.scheduled_cached_reqs.num_computed_tokens))
+        computed |= {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+        allowed = {}
+        if grammar_output is not None:
+            allowed = dict(zip(grammar_output.structured_output_request_ids, grammar_output.num_acceptable_drafts))
+        ids, sampled, drafts = list(output.num_scheduled_tokens), [], []
         for request_id in ids:
-            prompt_length, prefill_length, script = self._known[request_id]
-            end = computed[request_id] + output.num_scheduled_tokens[request_id]
-            index = end - prompt_length
-            if end < prefill_length:
+            known = self._known[request_id]
+            if computed[request_id] + output.num_scheduled_tokens[request_id] < known.prefill:
                 sampled.append([])
-            elif index == script["end_of_sequence_at"]:
-                sampled.append([scenarios.END_OF_SEQUENCE])
-            else:
-                sampled.append([scenarios.output_token(script["ordinal"], index)])
+                drafts.append([-1] * output.num_spec_tokens_to_schedule)
+                continue
+            # Placeholders of a request that has just entered stand for no drafts.
+            proposed = min(len(output.scheduled_spec_decode_tokens.get(request_id, ())), known.drafted)
+            accepted = self._accepted(known, proposed)
+            sampled.append(known.sample(min(accepted, allowed.get(request_id, accepted)) + 1))
+            known.drafted = output.num_spec_tokens_to_schedule
+            drafts.append(self._propose(known, output.has_structured_output_requests))
+        if self.scenario.profile is not None:
+            self._drafts = DraftTokenIds(ids, drafts)
         return ModelRunnerOutput(ids, {name: i for i, name in enumerate(ids)}, sampled_token_ids=sampled)
+
+    def _accepted(self, known: "Known", drafts: int) -> int:
+        return self.scenario.profile.accepted(known.script["ordinal"], known.outputs, drafts) if drafts else 0
+
+    def _propose(self, known: "Known", named: bool) -> list[int]:
+        """Drafts that continue from the tokens sampled so far. Model Runner V2 names them where a grammar will judge them."""
+        if not named or not known.drafted:
+            return [-1] * known.drafted
+        ordinal, profile = known.script["ordinal"], self.scenario.profile
+        right = profile.accepted(ordinal, known.outputs, known.drafted)
+        tokens = [scenarios.output_token(ordinal, known.outputs + position) for position in range(right)]
+        tokens += [grammar.WRONG] * (known.drafted - right)
+        allowed = profile.allowed(ordinal, known.outputs, known.drafted)
+        if allowed < known.drafted:
+            tokens[allowed] = grammar.FORBIDDEN
+        return tokens
+
+
+class Known:
+    """What the device knows of a request: the tokens it was admitted with, those it has sampled, and its latest drafts."""
+
+    def __init__(self, prefill: int, outputs: int, script: dict) -> None:
+        self.prefill, self.outputs, self.script, self.drafted = prefill, outputs, script, 0
+
+    def sample(self, count: int) -> list[int]:
+        first, self.outputs = self.outputs, self.outputs + count
+        ends_at = self.script["end_of_sequence_at"]
+        return [
+            scenarios.END_OF_SEQUENCE if index == ends_at else scenarios.output_token(self.script["ordinal"], index)
+            for index in range(first, first + count)
+        ]
 
 
 class ArrivalFeed:
@@ -266,16 +339,22 @@ class ArrivalFeed:
         self.taken += 1
         if is_abort:
             return EngineCoreRequestType.ABORT, [event.id]
-        return EngineCoreRequestType.ADD, self.core.preprocess_add_request(engine_request(event))
+        return EngineCoreRequestType.ADD, self.core.preprocess_add_request(self.core.engine_request(event))
 
 
-def engine_request(request: scenarios.Request) -> EngineCoreRequest:
+def engine_request(request: scenarios.Request, max_model_len: int) -> EngineCoreRequest:
     ends_early = request.output_length < request.max_tokens
     script = {
         "ordinal": request.ordinal,
         "end_of_sequence_at": request.output_length - 1 if ends_early else -1,
     }
-    sampling = SamplingParams(max_tokens=request.max_tokens, extra_args=script)
+    structured = None
+    if request.grammar is not None:
+        script["grammar_ready_us"] = request.grammar.ready_us
+        structured = StructuredOutputsParams(regex=grammar.FAILS if request.grammar.fails else grammar.COMPILES)
+    # The front end cuts the output limit to what the context leaves.
+    most = min(request.max_tokens, max(max_model_len - len(request.prompt), 1))
+    sampling = SamplingParams(max_tokens=most, extra_args=script, structured_outputs=structured)
     sampling.update_from_generation_config({}, scenarios.END_OF_SEQUENCE)
     return EngineCoreRequest(
         request_id=request.id,
@@ -284,11 +363,15 @@ def engine_request(request: scenarios.Request) -> EngineCoreRequest:
         sampling_params=sampling,
         pooling_params=None,
         arrival_time=request.arrival_us / 1_000_000,
-        lora_request=None,
+        lora_request=adapter(request.adapter),
         cache_salt=None,
         data_parallel_rank=None,
         priority=request.priority,
     )
+
+
+def adapter(number: int | None) -> LoRARequest | None:
+    return None if number is None else LoRARequest(f"adapter-{number}", number, f"adapter-{number}")
 
 
 class OracleCore(EngineCoreProc):
@@ -306,6 +389,7 @@ class OracleCore(EngineCoreProc):
         self.output_queue = queue.Queue()
         EngineCore.__init__(self, vllm_config, ScriptedExecutor, log_stats=True)
         self.model_executor.core = self
+        grammar.install(self.structured_output_manager, clock)
         self.input_queue = ArrivalFeed(self, scenario)
         self.quiet_calls = 0
 
@@ -313,6 +397,9 @@ class OracleCore(EngineCoreProc):
         self.clock.advance_to(end_us)
         self.input_queue.announce()
         self.recorder.waited(step)
+
+    def engine_request(self, request: scenarios.Request) -> EngineCoreRequest:
+        return engine_request(request, self.scheduler.max_model_len)
 
     def add_request(self, request, request_wave=0):
         if request.request_id in self.scheduler.requests:
@@ -337,6 +424,8 @@ class OracleCore(EngineCoreProc):
             raise ValueError(f"{', '.join(live)} are aborted in one batch, whose order would hang on a set")
         self.recorder.aborted(live)
         super()._process_aborts_queue()
+        if len(self.scheduler.grammar_compile_error_reqs) > 1:
+            raise ValueError("two grammars fail in one step, whose order would hang on a set")
 
     def _process_engine_step(self):
         self.input_queue.announce()
@@ -371,7 +460,14 @@ def resolve(model: dict, engine_args: dict, gpu: dict, usage=UsageContext.OPENAI
     world.GpuPlatform.gpu = gpu
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "config.json").write_text(json.dumps(model))
-        args = EngineArgs(model=directory, skip_tokenizer_init=True, **engine_args)
+        with_draft = dict(engine_args)
+        speculative = with_draft.get("speculative_config")
+        if speculative and speculative.get("model") in scenarios.DRAFTS:
+            draft = Path(directory) / "draft"
+            draft.mkdir()
+            (draft / "config.json").write_text(json.dumps(scenarios.DRAFTS[speculative["model"]]))
+            with_draft["speculative_config"] = {**speculative, "model": str(draft)}
+        args = EngineArgs(model=directory, skip_tokenizer_init=True, **with_draft)
         return args.create_engine_config(usage)
 
 

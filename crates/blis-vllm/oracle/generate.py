@@ -1,6 +1,7 @@
-"""Random scenarios from a seed: generate.py --seed N --count K --out DIR
+"""Random scenarios from a seed: generate.py --seed N --count K --out DIR [--drafts]
 
-Scenario i of seed N depends on (N, i) alone. Features are drawn independently, so that combinations meet which nobody
+Scenario i of seed N depends on (N, i) alone, and on whether engines draft: with `--drafts` all of them do, by every
+method, some of them serve adapters too, and some requests have grammars. Features are drawn independently, so that combinations meet which nobody
 would write by hand. Left out by construction: prompts the front end refuses, pools in which one max_model_len request
 does not fit, aborts close enough together to fall into one batch (their order would hang on a set), and identifiers
 that come back while in use.
@@ -127,23 +128,92 @@ def draw_aborts(rng: random.Random, requests: list[dict], longest_step: int) -> 
     return aborts
 
 
-def scenario(seed: int, index: int) -> str:
-    rng = random.Random(f"{seed}/{index}")
+def draw_drafting(rng: random.Random, model: object) -> tuple[object, dict]:
+    """A model and a way of drafting for it."""
+    if sometimes(rng, 0.2):
+        modules = rng.choice([1, 1, 2])
+        tokens = rng.choice([1, 2, 3, 4, 7]) if modules == 1 else rng.choice([1, 2, 4, 6])
+        return {"preset": "tiny-mla", "num_nextn_predict_layers": modules}, {"method": "mtp", "num_speculative_tokens": tokens}
+    if sometimes(rng, 0.25):
+        draft = rng.choice(["tiny-dflash", "tiny-dflash-window", "tiny-dspark", "tiny-dspark-fill"])
+        config = {"method": draft.split("-")[1], "model": draft, "num_speculative_tokens": rng.choice([2, 4, 6])}
+        return "tiny-qwen3", config
+    method = rng.choice(["ngram", "ngram_gpu", "eagle", "eagle3", "eagle3", "draft_model"])
+    config = {"method": method} if method.startswith("ngram") else {"method": method, "model": "tiny-draft"}
+    return model, config | {"num_speculative_tokens": rng.choice([1, 2, 3, 5, 7])}
+
+
+def add_drafting(rng: random.Random, args: dict, config: dict) -> dict:
+    """Turns on drafting in an engine, and states which drafts are right."""
+    tokens = config["num_speculative_tokens"]
+    if sometimes(rng, 0.15):
+        config["num_speculative_tokens_per_batch_size"] = [[1, 2, tokens], [4, rng.choice([4, 7]), rng.randrange(tokens + 1)]]
+        if sometimes(rng, 0.5):
+            config["num_speculative_tokens_per_batch_size"].append([8, 64, 0])
+    if config["method"] not in ("ngram", "ngram_gpu", "draft_model") and sometimes(rng, 0.15):
+        config["disable_eagle_block_drop"] = True
+    if sometimes(rng, 0.1):
+        config["disable_padded_drafter_batch"] = True
+    if config["method"] == "ngram" or config.get("disable_padded_drafter_batch"):
+        args.pop("async_scheduling", None)
+    args["speculative_config"] = config
+    profile = {"accepted_permille": [rng.choice([200, 500, 800, 950]) for _ in range(rng.randrange(1, tokens + 1))]}
+    if sometimes(rng, 0.7):
+        profile["forbidden_permille"] = rng.choice([100, 500, 1000])
+    return profile
+
+
+def add_features(rng: random.Random, args: dict, requests: list[dict]) -> None:
+    """Adapters and grammars. At most one grammar fails: upstream ends several of one step in the order of a set."""
+    tokens = args["speculative_config"]["num_speculative_tokens"]
+    if sometimes(rng, 0.2):
+        args |= {"enable_lora": True, "max_loras": rng.choice([1, 1, 2])}
+        args["max_num_seqs"] = min(args.get("max_num_seqs", 16), args["max_num_batched_tokens"] // (tokens + 1))
+        if args.get("max_num_active_seqs", 0) > args["max_num_seqs"]:
+            del args["max_num_active_seqs"]
+        for request in requests:
+            if sometimes(rng, 0.7):
+                request["adapter"] = rng.randrange(1, 4)
+    if sometimes(rng, 0.3):
+        failing = rng.randrange(len(requests)) if sometimes(rng, 0.3) else None
+        for index, request in enumerate(requests):
+            if index == failing or sometimes(rng, 0.5):
+                grammar = {"compile_us": rng.choice([0, 0, 300, 2_000, 9_000, 25_000])}
+                request["grammar"] = grammar | ({"fails": True} if index == failing else {})
+
+
+def scenario(seed: int, index: int, drafts: bool = False) -> str:
+    rng = random.Random(f"drafts/{seed}/{index}" if drafts else f"{seed}/{index}")
     block = rng.choice([16, 16, 16, 16, 32, 64])
     model, groups = draw_model(rng, block)
+    gpus = ["a100", "h100", "h200", "b200"]
+    profile = None
+    if drafts:
+        model, config = draw_drafting(rng, model)
+        latent = isinstance(model, dict) and model["preset"] == "tiny-mla"
+        # The drafter's layers may make further groups; latent attention settles its own block size.
+        groups = 1 if latent else 4 if groups > 1 or config.get("model") == "tiny-dflash-window" else 1
+        block = 16 if latent else block
+        # The backend of latent attention on Blackwell asks a device for memory when it is imported.
+        gpus = gpus[:3] if latent else gpus
     args = draw_engine(rng, groups, block)
+    if drafts:
+        profile = add_drafting(rng, args, config)
     step = {"base_us": rng.choice([100, 1_000, 7_300]), "per_token_us": rng.choice([0, 1, 13, 90])}
     requests = draw_requests(rng, args, block)
+    if drafts:
+        add_features(rng, args, requests)
     longest_step = step["base_us"] + step["per_token_us"] * args["max_num_batched_tokens"]
     aborts = draw_aborts(rng, requests, longest_step)
     lines = [
-        f"# Drawn by generate.py --seed {seed}, index {index}.",
-        f"name: random-{seed}-{index:04}",
+        f"# Drawn by generate.py --seed {seed}{' --drafts' if drafts else ''}, index {index}.",
+        f"name: {name(seed, index, drafts)}",
         f"seed: {seed}",
         f"engine_args: {flow(args)}",
-        f"gpu: {rng.choice(['a100', 'h100', 'h200', 'b200'])}",
+        f"gpu: {rng.choice(gpus)}",
         f"model: {flow(model)}",
         f"step_time: {flow(step)}",
+        *([f"speculation: {flow(profile)}"] if profile else []),
         "requests:",
         *(f"  - {flow(request)}" for request in requests),
     ]
@@ -152,15 +222,21 @@ def scenario(seed: int, index: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def name(seed: int, index: int, drafts: bool) -> str:
+    return f"random-{'drafts-' if drafts else ''}{seed}-{index:04}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="draw random scenarios from a seed")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--drafts", action="store_true", help="engines that draft, adapters and grammars")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for index in range(options.count):
-        (options.out / f"random-{options.seed}-{index:04}.yaml").write_text(scenario(options.seed, index))
+        path = options.out / f"{name(options.seed, index, options.drafts)}.yaml"
+        path.write_text(scenario(options.seed, index, options.drafts))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ MODELS = {
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         **_HEADS,
     },
+    "tiny-qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_hidden_layers": 2, **_HEADS},
     "tiny-mla": {
         "architectures": ["DeepseekV3ForCausalLM"],
         "model_type": "deepseek_v3",
@@ -61,6 +62,89 @@ MODELS = {
 }
 
 
+# Models that draft for another one; a scenario names them in `speculative_config.model`.
+DRAFTS = {
+    "tiny-draft": {**MODELS["tiny-llama"], "num_hidden_layers": 1},
+    "tiny-dflash": {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "dflash_config": {"mask_token_id": 5, "target_layer_ids": [0, 1]},
+        **_HEADS,
+    },
+    "tiny-dflash-window": {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": 40,
+        "use_sliding_window": True,
+        "dflash_config": {"mask_token_id": 5, "target_layer_ids": [0, 1]},
+        **_HEADS,
+    },
+    "tiny-dspark": {
+        "architectures": ["Qwen3DSparkModel"],
+        "model_type": "qwen3",
+        "num_hidden_layers": 1,
+        "block_size": 4,
+        "dspark_noise_token_id": 5,
+        "target_layer_ids": [0, 1],
+        **_HEADS,
+    },
+    "tiny-dspark-fill": {
+        "architectures": ["Qwen3DSparkModel"],
+        "model_type": "qwen3",
+        "num_hidden_layers": 1,
+        "block_size": 4,
+        "dspark_noise_token_id": 5,
+        "target_layer_ids": [0, 1],
+        "sample_from_anchor": False,
+        **_HEADS,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Which drafts are accepted, and which a grammar forbids: a rule of the request, the output token and the position."""
+
+    seed: int
+    accepted_permille: list[int]
+    forbidden_permille: int = 0
+
+    def accepted(self, ordinal: int, output: int, drafts: int) -> int:
+        """Leading drafts accepted, of those that continue from output token number `output` of a request."""
+        for position in range(drafts):
+            rate = self.accepted_permille[min(position, len(self.accepted_permille) - 1)]
+            if draw(self.seed, ordinal, output, position) >= rate:
+                return position
+        return drafts
+
+    def allowed(self, ordinal: int, output: int, drafts: int) -> int:
+        """Leading drafts that the request's grammar allows: every accepted one, then up to the first forbidden one."""
+        for position in range(self.accepted(ordinal, output, drafts), drafts):
+            if draw(self.seed, ordinal, output, 128 + position) < self.forbidden_permille:
+                return position
+        return drafts
+
+
+def draw(seed: int, ordinal: int, output: int, position: int) -> int:
+    """A number below 1000 for each place: the last step of SplitMix64 over the place."""
+    mask = (1 << 64) - 1
+    word = ((seed << 52) ^ (ordinal << 36) ^ (output << 8) ^ position) + 0x9E3779B97F4A7C15 & mask
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & mask
+    return (word ^ (word >> 31)) % 1000
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """What a request's structured output needs before it can be scheduled."""
+
+    ready_us: int
+    fails: bool
+
+
 @dataclass(frozen=True)
 class Request:
     id: str
@@ -70,6 +154,8 @@ class Request:
     output_length: int
     priority: int
     ordinal: int
+    adapter: int | None = None
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +176,7 @@ class Scenario:
     per_token_us: int
     requests: list[Request]
     aborts: list[Abort] = field(default_factory=list)
+    profile: Profile | None = None
 
 
 def _only(mapping: dict, required: set[str], optional: set[str], where: str) -> dict:
@@ -151,12 +238,28 @@ def _model(given: dict | str) -> dict:
     return {**(MODELS[preset] if preset else {}), **given}
 
 
+def _grammar(row: dict, arrival: int, where: str) -> Grammar:
+    _only(row, {"compile_us"}, {"fails"}, where)
+    return Grammar(arrival + _count(row["compile_us"], 0, f"{where}.compile_us"), row.get("fails", False))
+
+
+def _profile(document: dict, where: str) -> Profile | None:
+    speculative = "speculative_config" in document.get("engine_args", {})
+    if speculative != ("speculation" in document):
+        raise ValueError(f"{where}: speculation stands beside engine_args.speculative_config, and only there")
+    if not speculative:
+        return None
+    row = _only(document["speculation"], {"accepted_permille"}, {"forbidden_permille"}, where)
+    rates = [_count(rate, 0, f"{where}.accepted_permille") for rate in row["accepted_permille"]]
+    return Profile(document["seed"], rates, _count(row.get("forbidden_permille", 0), 0, f"{where}.forbidden_permille"))
+
+
 def load(path: Path) -> Scenario:
     content = path.read_bytes()
     document = _only(
         yaml.safe_load(content),
         {"name", "seed", "model", "gpu", "step_time", "requests"},
-        {"engine_args", "kv_bytes", "aborts"},
+        {"engine_args", "kv_bytes", "aborts", "speculation"},
         path.name,
     )
     if document["name"] != path.stem:
@@ -164,14 +267,17 @@ def load(path: Path) -> Scenario:
     segments, requests = _Segments(), []
     for ordinal, row in enumerate(document["requests"]):
         where = f"{path.name}: requests[{ordinal}]"
-        _only(row, {"id", "arrival_us", "prompt", "max_tokens"}, {"output_length", "priority"}, where)
+        _only(row, {"id", "arrival_us", "prompt", "max_tokens"}, {"output_length", "priority", "adapter", "grammar"}, where)
         most = _count(row["max_tokens"], 1, f"{where}.max_tokens")
         length = _count(row.get("output_length", most), 1, f"{where}.output_length")
         if length > most:
             raise ValueError(f"{where}: output_length {length} exceeds max_tokens {most}")
         prompt = [token for piece in row["prompt"] for token in segments.tokens(piece, f"{where}.prompt")]
         arrival = _count(row["arrival_us"], 0, f"{where}.arrival_us")
-        requests.append(Request(str(row["id"]), arrival, prompt, most, length, row.get("priority", 0), ordinal))
+        adapter = None if "adapter" not in row else _count(row["adapter"], 1, f"{where}.adapter")
+        grammar = _grammar(row["grammar"], arrival, f"{where}.grammar") if "grammar" in row else None
+        priority = row.get("priority", 0)
+        requests.append(Request(str(row["id"]), arrival, prompt, most, length, priority, ordinal, adapter, grammar))
     aborts = []
     for index, row in enumerate(document.get("aborts", [])):
         where = f"{path.name}: aborts[{index}]"
@@ -189,4 +295,5 @@ def load(path: Path) -> Scenario:
         per_token_us=_count(step["per_token_us"], 0, "step_time.per_token_us"),
         requests=requests,
         aborts=aborts,
+        profile=_profile(document, f"{path.name}: speculation"),
     )

@@ -25,7 +25,7 @@ class Recorder:
         self.progressed = False
         self._events: list[list[str]] = []
         self._preempted: list[str] = []
-        self._sched = self._waited = None
+        self._sched = self._waited = self._grammar = None
         self._aborted: list[str] = []
         self._steps: dict[int, int] = {}
         self._orders: dict[int, list[str]] = {}
@@ -43,7 +43,7 @@ class Recorder:
         self.step += 1
         self.in_call = True
         self._started_us = self.core.clock.now_us
-        self._sched = self._waited = None
+        self._sched = self._waited = self._grammar = None
         self._aborted, self._preempted = [], []
 
     def scheduled(self, output) -> None:
@@ -64,7 +64,24 @@ class Recorder:
             "preempted": [[i, self.core.scheduler.requests[i].num_stale_output_tokens] for i in self._preempted],
             "finished": sorted(output.finished_req_ids),
             **self._free(),
+            **self._drafted(output),
         }
+
+    def _drafted(self, output) -> dict:
+        if not self._speculates():
+            return {}
+        drafts = output.scheduled_spec_decode_tokens.items()
+        rows = [[i, len(tokens)] for i, tokens in drafts]
+        order = list(output.num_scheduled_tokens)
+        rows.sort(key=lambda row: order.index(row[0]))
+        return {"drafts": rows, "next_drafts": output.num_spec_tokens_to_schedule}
+
+    def grammar(self, output) -> None:
+        """The masks of a step's requests, when its tokens are sampled."""
+        if output is not None:
+            ids = output.structured_output_request_ids
+            rows = [[i, n] for i, n in zip(ids, output.num_acceptable_drafts, strict=True)]
+            self._grammar = {"rows": len(output.grammar_bitmask), "requests": rows}
 
     def waited(self, step: int) -> None:
         self._waited = (step, self.core.clock.now_us)
@@ -84,6 +101,7 @@ class Recorder:
             "sched": self._sched,
             "done": done,
             **self._state(),
+            **({"grammar": self._grammar} if self._structured() else {}),
         }
         self.progressed = bool(self._events or (done and (done["out"] or done["aborted"])))
         self._events = []
@@ -99,6 +117,12 @@ class Recorder:
             self.pending = None
 
     # Readers of upstream's state.
+
+    def _speculates(self) -> bool:
+        return self.core.scheduler.vllm_config.speculative_config is not None
+
+    def _structured(self) -> bool:
+        return any(request.grammar is not None for request in self.core.model_executor.scenario.requests)
 
     def _pool(self):
         return self.core.scheduler.kv_cache_manager.block_pool
@@ -135,7 +159,14 @@ class Recorder:
             "holding": [r.request_id for r in scheduler.kv_holding_waiting],
             "deferred": sorted(r.request_id for r in scheduler.deferred_waiting),
             "queue": [self._steps[id(output)] for _, output, _ in reversed(batches)],
+            **self._attached(),
         }
+
+    def _attached(self) -> dict:
+        if not self._speculates():
+            return {}
+        requests = self.core.scheduler.running
+        return {"attached": [[r.request_id, len(r.spec_token_ids)] for r in requests if r.spec_token_ids]}
 
     def _done(self, outputs: list) -> dict:
         # One message for each front end that has a request in the step; the first holds the statistics.
@@ -168,6 +199,22 @@ class Recorder:
             "preempted_requests": prefix.preempted_requests,
             "preempted_queries": prefix.preempted_queries,
             "preempted_hits": prefix.preempted_hits,
+            **self._drafting(stats.spec_decoding_stats),
+        }
+
+    def _drafting(self, stats) -> dict:
+        if not self._speculates():
+            return {}
+        if stats is None:
+            return {"spec": None}
+        return {
+            "spec": {
+                "drafts": stats.num_drafts,
+                "tokens": stats.num_draft_tokens,
+                "accepted": stats.num_accepted_tokens,
+                "tokens_at": stats.num_draft_tokens_per_pos,
+                "accepted_at": stats.num_accepted_tokens_per_pos,
+            }
         }
 
     def header(self, scenario) -> None:
@@ -203,7 +250,28 @@ class Recorder:
             "cudagraph_mode": config.compilation_config.cudagraph_mode.name,
             "cudagraph_capture_sizes": list(config.compilation_config.cudagraph_capture_sizes or ()),
             "kv_groups": groups,
+            **self._speculation(),
+            **({"max_loras": config.lora_config.max_loras} if config.lora_config else {}),
         }
         assert config.use_v2_model_runner
         first = {"format": 1, "scenario": scenario.name, "scenario_sha256": scenario.sha256, "config": resolved}
         self.lines.append(line(first))
+
+    def _speculation(self) -> dict:
+        if not self._speculates():
+            return {}
+        scheduler = self.core.scheduler
+        coordinator = scheduler.kv_cache_manager.coordinator
+        speculative = scheduler.vllm_config.speculative_config
+        lookup = scheduler.dynamic_sd_lookup
+        return {
+            "speculation": {
+                "method": speculative.method,
+                "tokens": scheduler.num_spec_tokens,
+                "lookahead": scheduler.num_lookahead_tokens,
+                "prefill_lookahead": scheduler.num_prefill_lookahead,
+                "draft_slots": speculative.max_num_new_slots_for_drafting,
+                "drop_groups": sorted(coordinator.eagle_group_ids),
+                "by_batch": None if lookup is None else lookup[1:],
+            }
+        }

@@ -6,7 +6,7 @@
 //! apart. A slot outlives its request while a batch that scheduled it is still in flight, as upstream's batch keeps the name of a
 //! request that is gone.
 //!
-//! Left out: the states of structured output, remote KV and streaming input, repetition detection, `min_tokens` (the length a request
+//! Left out: the states of remote KV and streaming input, repetition detection, `min_tokens` (the length a request
 //! will generate is given, so it already honours them).
 
 use blis_contracts::engine::FinishReason;
@@ -75,6 +75,8 @@ pub struct Progress {
     pub prefilling: bool,
     /// Skipped by the last look at the waiting queue.
     pub deferred: bool,
+    /// Drafts that its next step is to verify.
+    pub drafts: u8,
 }
 
 impl Progress {
@@ -82,6 +84,17 @@ impl Progress {
     #[inline]
     pub const fn outputs(&self) -> u32 {
         self.tokens - self.prompt
+    }
+
+    /// The drafts that a step of `tokens` tokens has room for. What it has no room for is made anew.
+    #[inline]
+    pub fn take_drafts(&mut self, tokens: u32) -> u8 {
+        let drafts = std::mem::take(&mut self.drafts);
+        if drafts == 0 {
+            return 0;
+        }
+        let beyond = (self.computed + tokens).saturating_sub(self.tokens + self.placeholders);
+        u8::try_from(beyond).map_or(drafts, |beyond| beyond.min(drafts))
     }
 
     /// Whether the output token just appended ends the request, and why.
@@ -265,6 +278,7 @@ fn admit_checked(request: &Request, max_model_len: u32) -> Result<Progress, Refu
         prefilling: false,
         not_before: 0,
         deferred: false,
+        drafts: 0,
     })
 }
 

@@ -27,7 +27,7 @@ pub use choices::{
 };
 pub use error::{ConfigError, Place};
 pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};
-pub use resolve::{Machine, UsageContext, resolve, resolve_for, resolve_staged};
+pub use resolve::{DraftWidths, Machine, Unpriced, UsageContext, resolve, resolve_for, resolve_unpriced};
 pub use resolved::{
     AttentionSettings, BlockSparseSettings, CacheSettings, CompilationSettings, DataParallelSettings, Explained, KernelSettings,
     PassSettings, Resolved, SchedulerSettings, Source,

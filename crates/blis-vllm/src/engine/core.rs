@@ -199,7 +199,12 @@ impl Core {
 
     /// Puts a launched batch into the queue and goes on.
     pub(super) fn launched(&mut self, now: SimTime, batch: Batch, end: SimTime, after: SimDuration) {
+        let waits = batch.waits_for_tokens;
         self.queue.push_back(InFlight { call: self.calls - 1, batch, end, after });
+        if waits {
+            // It is sampled once the batch before it has been processed, so the call goes on to that.
+            return self.wait_or_return(now, true);
+        }
         self.scheduled(now, true);
     }
 
@@ -279,6 +284,7 @@ impl Core {
     fn schedule(&mut self, now: SimTime, around: &mut Around<'_>) -> Batch {
         self.count_waiting(now, around.counters);
         let mut batch = self.spare.pop().unwrap_or_default();
+        self.scheduler.now = now;
         let throttled = self.wave.as_ref().is_some_and(Wave::throttles_prompts);
         self.scheduler.schedule(&mut batch, throttled);
         if let Some(recorder) = &mut self.recorder {
@@ -315,10 +321,15 @@ impl Core {
         let InFlight { call, batch, .. } = self.queue.pop_front().expect("the loop waits only for a batch in flight");
         self.outputs.clear();
         self.scheduler.process(&batch, &mut self.outputs);
-        around.effects.tokens.extend(self.outputs.iter().map(|output| TokensOut { slot: output.external, count: 1 }));
+        around.effects.tokens.extend(self.outputs.iter().map(|output| TokensOut { slot: output.external, count: output.gained }));
         for output in &self.outputs {
-            if output.outputs == 1 {
+            if output.outputs == output.gained {
                 around.gate.prompt_done(u64::from(output.prompt));
+            }
+            if output.failed {
+                around.effects.tokens.retain(|tokens| tokens.count > 0);
+                self.unreported.extend(around.leave(output.external));
+                around.effects.refused.push((output.external, "its grammar does not compile".to_owned()));
             }
             if output.finished.is_some() {
                 self.unreported.extend(around.leave(output.external));
@@ -328,6 +339,13 @@ impl Core {
         around.report(self.unreported.drain(..));
         if let Some(recorder) = &mut self.recorder {
             recorder.processed(&self.scheduler, Processed { call, at: woken, aborted: &aborted, outputs: &self.outputs });
+        }
+        if let Some(last) = self.queue.back_mut().filter(|last| last.batch.waits_for_tokens) {
+            last.batch.waits_for_tokens = false;
+            self.scheduler.name_drafts(&batch, &mut last.batch);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.sampled(&self.scheduler, &last.batch);
+            }
         }
         self.spare.push(batch);
         self.end_call(now, executed);

@@ -38,6 +38,7 @@ use self::core::{Core, CoreInput};
 use self::lockstep::Wave;
 use crate::cudagraph::CudaGraphs;
 use crate::kv::manager::KvConfig;
+use crate::sched::features::Features;
 use crate::sched::scheduler::{Scheduler, SchedulerConfig};
 use gate::{Gate, QueueLimits};
 use recorder::Recorder;
@@ -186,6 +187,13 @@ impl VllmEngine {
     #[must_use]
     pub fn with_queue_limits(mut self, limits: QueueLimits) -> Self {
         self.gate.limits = limits;
+        self
+    }
+
+    /// Gives every core drafts, adapters or grammars, which a scenario cannot ask for: nothing prices them.
+    #[must_use]
+    pub fn with_features(mut self, features: &Features) -> Self {
+        self.cores.iter_mut().for_each(|core| core.scheduler.set_features(features.clone()));
         self
     }
 

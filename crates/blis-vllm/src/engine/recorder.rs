@@ -18,6 +18,9 @@ pub trait Recorder: std::fmt::Debug {
     /// A batch was formed.
     fn scheduled(&mut self, scheduler: &Scheduler, batch: &Batch);
 
+    /// A batch whose masks had waited for tokens in flight is sampled.
+    fn sampled(&mut self, scheduler: &Scheduler, batch: &Batch);
+
     /// A batch's output was processed.
     fn processed(&mut self, scheduler: &Scheduler, done: Processed<'_>);
 

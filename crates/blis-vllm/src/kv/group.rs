@@ -2,7 +2,7 @@
 //!
 //! upstream: vllm `v1/core/single_type_kv_cache_manager.py::SingleTypeKVCacheManager`, `FullAttentionManager`, `SlidingWindowManager`
 //!
-//! Left out: every other manager, blocks for externally computed tokens, drafts' extra window, tails kept for a request that is still
+//! Left out: every other manager, blocks for externally computed tokens, the wider window of several drafting modules, tails kept for a request that is still
 //! being prefilled elsewhere.
 
 use super::pool::BlockPool;
@@ -77,6 +77,10 @@ pub struct Group {
     pub attention: Attention,
     block_size: u32,
     admission_cap: Option<u32>,
+    /// The last block of a hit is left to be computed again, since drafting reads beyond it.
+    drops: bool,
+    /// Last known tokens that are not cached yet, since drafting may write them again.
+    lag: u32,
     /// The blocks of each request slot, in token order.
     tables: Vec<Vec<BlockId>>,
     /// Leading blocks of each table whose contents have been considered for the cache.
@@ -88,7 +92,18 @@ impl Group {
     pub fn new(config: GroupConfig, max_in_flight_tokens: u32, max_model_len: u32) -> Self {
         let GroupConfig { attention, block_size } = config;
         let admission_cap = attention.admission_cap(block_size, max_in_flight_tokens, max_model_len);
-        Self { attention, block_size, admission_cap, tables: Vec::new(), considered: Vec::new() }
+        Self { attention, block_size, admission_cap, drops: false, lag: 0, tables: Vec::new(), considered: Vec::new() }
+    }
+
+    /// Makes room for a drafter.
+    pub fn set_drafting(&mut self, drops: bool, lag: u32) {
+        self.drops = drops;
+        self.lag = lag;
+    }
+
+    /// Whether the last block of a hit is left to be computed again.
+    pub const fn drops(&self) -> bool {
+        self.drops
     }
 
     /// Makes room for a request slot.
@@ -124,7 +139,7 @@ impl Group {
     /// The token count at which the next full block can be considered for the cache.
     #[inline]
     pub fn next_cache_at(&self, slot: Slot) -> u32 {
-        (self.considered[slot.index()] + 1) * self.block_size
+        (self.considered[slot.index()] + 1) * self.block_size + self.lag
     }
 
     /// The number of processed tokens at which the next block falls out of sight, given that `processed` have been accounted for.
@@ -196,7 +211,7 @@ impl Group {
 
     /// Makes the full blocks among the first `tokens` findable, where the retention wants them. `contents` has one node per full block.
     pub fn cache(&mut self, pool: &mut BlockPool, index: usize, slot: Slot, tokens: u32, policy: &CachePolicy<'_>) {
-        let full = tokens / self.block_size;
+        let full = tokens.saturating_sub(self.lag) / self.block_size;
         let considered = self.considered[slot.index()];
         for block_index in considered..full {
             let block = self.tables[slot.index()][block_index as usize];
@@ -214,16 +229,18 @@ impl Group {
 
     fn retains(&self, block: u32, policy: &CachePolicy<'_>) -> bool {
         let Attention::SlidingWindow { window } = self.attention else { return true };
-        let need = Self::blocks_for_hit(window, self.block_size);
+        // What is dropped lies behind the boundary.
+        let beyond = u32::from(self.drops);
+        let need = Self::blocks_for_hit(window, self.block_size) + beyond;
         let ends_a_segment = |tokens: u32| {
             let per_segment = tokens / self.block_size;
-            need >= per_segment || block % per_segment >= per_segment - need
+            need >= per_segment || (block >= beyond && (block - beyond) % per_segment >= per_segment - need)
         };
         let ends_at = |boundary: u32| {
-            let end = boundary / self.block_size;
+            let end = boundary / self.block_size + beyond;
             (end.saturating_sub(need)..end).contains(&block)
         };
-        let replayed = || policy.boundaries.iter().any(|boundary| ends_at(*boundary));
+        let replayed = || policy.boundaries.iter().flatten().any(|boundary| ends_at(*boundary));
         match policy.retention {
             Retention::Dense => ends_a_segment(self.block_size),
             Retention::Replay => replayed(),
@@ -243,8 +260,8 @@ pub struct CachePolicy<'a> {
     pub contents: &'a [super::chain::NodeId],
     /// The retention of sliding-window groups.
     pub retention: Retention,
-    /// Token counts from which a later request can resume: one short of the prompt, and the end of a proven shared prefix (0 for none).
-    pub boundaries: [u32; 2],
+    /// Token counts from which a later request can resume: those of a repeat of the prompt, and the end of a proven shared prefix.
+    pub boundaries: [Option<u32>; 3],
 }
 
 fn count(blocks: &[BlockId]) -> u32 {
@@ -307,14 +324,18 @@ mod tests {
 
     #[test]
     fn replay_retention_keeps_the_window_before_the_prompt_end_and_the_junction() {
-        let group = group(33);
-        let kept = |retention, boundaries| -> Vec<u32> {
-            let policy = CachePolicy { contents: &[], retention, boundaries };
+        let mut group = group(33);
+        let kept = |group: &Group, retention, replay, junction| -> Vec<u32> {
+            let policy = CachePolicy { contents: &[], retention, boundaries: [Some(replay), None, junction] };
             (0..12).filter(|block| group.retains(*block, &policy)).collect()
         };
-        assert_eq!(kept(Retention::Replay, [99, 0]), [4, 5]);
-        assert_eq!(kept(Retention::Replay, [99, 48]), [1, 2, 4, 5]);
-        assert_eq!(kept(Retention::Dense, [99, 0]).len(), 12);
-        assert_eq!(kept(Retention::Interval(64), [40, 0]), [0, 1, 2, 3, 6, 7, 10, 11]);
+        assert_eq!(kept(&group, Retention::Replay, 99, None), [4, 5]);
+        assert_eq!(kept(&group, Retention::Replay, 99, Some(48)), [1, 2, 4, 5]);
+        assert_eq!(kept(&group, Retention::Dense, 99, None).len(), 12);
+        assert_eq!(kept(&group, Retention::Interval(64), 40, None), [0, 1, 2, 3, 6, 7, 10, 11]);
+        group.set_drafting(true, 0);
+        assert_eq!(kept(&group, Retention::Replay, 80, None), [3, 4, 5], "the block behind the boundary is looked at and dropped");
+        assert_eq!(kept(&group, Retention::Replay, 0, None), [0]);
+        assert_eq!(kept(&group, Retention::Interval(64), 0, None), [0, 2, 3, 4, 6, 7, 8, 10, 11]);
     }
 }

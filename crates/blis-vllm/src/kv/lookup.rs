@@ -35,12 +35,16 @@ impl Hit {
 pub struct Lookup {
     classes: Vec<Class>,
     block_size: u32,
+    /// There is one group, whose hit needs no agreement.
+    alone: bool,
 }
 
 #[derive(Debug)]
 struct Class {
     attention: Attention,
     groups: Vec<usize>,
+    /// The last block of a hit is left to be computed again.
+    drops: bool,
 }
 
 impl Lookup {
@@ -49,39 +53,58 @@ impl Lookup {
         let mut classes: Vec<Class> = Vec::new();
         for (index, group) in groups.iter().enumerate() {
             match classes.iter_mut().find(|class| class.attention == group.attention) {
-                Some(class) => class.groups.push(index),
-                None => classes.push(Class { attention: group.attention, groups: vec![index] }),
+                Some(class) => {
+                    class.groups.push(index);
+                    class.drops |= group.drops();
+                }
+                None => classes.push(Class { attention: group.attention, groups: vec![index], drops: group.drops() }),
             }
         }
         classes.sort_by_key(|class| class.attention != Attention::Full);
-        Self { classes, block_size }
+        Self { classes, block_size, alone: groups.len() == 1 }
     }
 
     /// Fills `hit` with the longest cached prefix of at most `limit` tokens.
     pub fn find(&self, pool: &BlockPool, contents: &[NodeId], limit: u32, hit: &mut Hit) {
+        let sought = Sought { pool, contents };
+        if self.alone {
+            let class = &self.classes[0];
+            hit.tokens = self.find_in(class, sought, limit, class.drops, hit);
+            return;
+        }
         let mut tokens = limit;
         let mut longest = 0;
         let mut full_tokens = None;
         // Every class accepts the candidate or shortens it; a shortened candidate is tried again on the classes before. With full
         // attention and one window, the window's answer is final, since full attention has every shorter prefix too.
         let one_pass = self.classes.len() == 2 && self.classes[0].attention == Attention::Full;
+        // Classes that have left out their last block for the present candidate: they do so once, having looked one block further.
+        let mut left_out = vec![false; if self.classes.iter().any(|class| class.drops) { self.classes.len() } else { 0 }];
         loop {
             let mut candidate = tokens;
-            for class in &self.classes {
-                candidate = match (class.attention, full_tokens) {
-                    (Attention::Full, Some(found)) => candidate.min(found),
-                    (Attention::Full, None) => {
-                        let found = self.find_full(class, pool, contents, candidate, hit);
-                        full_tokens = Some(found);
-                        found
-                    }
-                    (Attention::SlidingWindow { window }, _) => self.find_window(class, window, pool, contents, candidate, hit),
-                };
+            for (index, class) in self.classes.iter().enumerate() {
+                if let (Attention::Full, Some(found)) = (class.attention, full_tokens) {
+                    candidate = candidate.min(found);
+                    continue;
+                }
+                let drops = class.drops && !left_out[index];
+                let known = u32::try_from(contents.len()).expect("a prompt has fewer blocks than tokens") * self.block_size;
+                let within = if drops { known.min(candidate + self.block_size) } else { candidate };
+                let found = self.find_in(class, sought, within, drops, hit);
+                if drops {
+                    left_out[index] = true;
+                } else if found < candidate {
+                    left_out.fill(false);
+                }
+                if class.attention == Attention::Full {
+                    full_tokens = Some(found);
+                }
+                candidate = found;
                 longest = longest.max(candidate);
             }
             let settled = candidate >= tokens;
             tokens = candidate;
-            if settled || one_pass || self.classes.len() == 1 {
+            if settled || one_pass {
                 break;
             }
         }
@@ -93,8 +116,26 @@ impl Lookup {
         hit.junction = if longest > tokens { longest } else { 0 };
     }
 
+    /// The longest prefix of at most `limit` tokens that the groups of a class have, less its last block where that is dropped.
+    fn find_in(&self, class: &Class, sought: Sought<'_>, limit: u32, drops: bool, hit: &mut Hit) -> u32 {
+        let found = match class.attention {
+            Attention::Full => self.find_full(class, sought, limit, hit),
+            Attention::SlidingWindow { window } => {
+                let need = Group::blocks_for_hit(window, self.block_size) + u32::from(drops);
+                self.find_window(class, need as usize, sought, limit, hit)
+            }
+        };
+        if !drops || found == 0 {
+            return found;
+        }
+        let kept = found - self.block_size;
+        class.groups.iter().for_each(|group| hit.blocks[*group].truncate((kept / self.block_size) as usize));
+        kept
+    }
+
     /// The run of cached blocks from the start.
-    fn find_full(&self, class: &Class, pool: &BlockPool, contents: &[NodeId], limit: u32, hit: &mut Hit) -> u32 {
+    fn find_full(&self, class: &Class, sought: Sought<'_>, limit: u32, hit: &mut Hit) -> u32 {
+        let Sought { pool, contents } = sought;
         let mut tokens = 0;
         for content in contents.iter().take((limit / self.block_size) as usize) {
             if !class.all_have(pool, *content) {
@@ -107,9 +148,9 @@ impl Lookup {
     }
 
     /// The last run of cached blocks that fills the window, or else the run from the start.
-    fn find_window(&self, class: &Class, window: u32, pool: &BlockPool, contents: &[NodeId], limit: u32, hit: &mut Hit) -> u32 {
+    fn find_window(&self, class: &Class, need: usize, sought: Sought<'_>, limit: u32, hit: &mut Hit) -> u32 {
+        let Sought { pool, contents } = sought;
         let blocks = (limit / self.block_size) as usize;
-        let need = Group::blocks_for_hit(window, self.block_size) as usize;
         class.groups.iter().for_each(|group| {
             hit.blocks[*group].clear();
             hit.blocks[*group].resize(blocks, BlockId::NULL);
@@ -134,6 +175,13 @@ impl Lookup {
         class.groups.iter().for_each(|group| hit.blocks[*group].truncate(kept));
         u32::try_from(kept).expect("a prompt has fewer blocks than tokens") * self.block_size
     }
+}
+
+/// What is looked for, and where.
+#[derive(Debug, Clone, Copy)]
+struct Sought<'a> {
+    pool: &'a BlockPool,
+    contents: &'a [NodeId],
 }
 
 impl Class {

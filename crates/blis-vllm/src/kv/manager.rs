@@ -6,7 +6,7 @@
 //! or already has a table ([`KvManager::grow`]). A decode rarely needs anything: each request carries the token counts at which a
 //! block must be taken, given back or considered for the cache, and `grow` compares three numbers otherwise.
 //!
-//! Left out: connectors, lookahead slots, encoder tokens, reservations for loads in flight, copies, zeroing.
+//! Left out: connectors, encoder tokens, reservations for loads in flight, copies, zeroing.
 
 use std::sync::Arc;
 
@@ -38,6 +38,17 @@ pub struct KvConfig {
     pub max_model_len: u32,
     /// Most tokens scheduled but not yet processed.
     pub max_in_flight_tokens: u32,
+}
+
+/// What drafting asks of the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drafting<'a> {
+    /// Slots beyond the tokens of a step that the drafter writes.
+    pub lookahead: u32,
+    /// Last known tokens whose entries the drafter may write again.
+    pub tail: u32,
+    /// Whether each group leaves the last block of a hit to be computed again.
+    pub drops: &'a [bool],
 }
 
 /// Token counts at which a request needs more than a comparison.
@@ -95,6 +106,7 @@ pub struct KvManager {
     no_prompt: Arc<[Segment]>,
     hit: Hit,
     stats: PrefixStats,
+    lookahead: u32,
 }
 
 impl KvManager {
@@ -113,7 +125,18 @@ impl KvManager {
             no_prompt: Arc::from([]),
             hit: Hit::default(),
             stats: PrefixStats::default(),
+            lookahead: 0,
         }
+    }
+
+    /// Makes room for a drafter, before the first request.
+    pub fn set_drafting(&mut self, drafting: &Drafting<'_>) {
+        self.lookahead = drafting.lookahead;
+        let single = self.groups.len() == 1;
+        for (group, drops) in self.groups.iter_mut().zip(drafting.drops) {
+            group.set_drafting(*drops, if single || *drops { drafting.tail } else { 0 });
+        }
+        self.lookup = Lookup::new(&self.groups, self.config.block_size);
     }
 
     /// The configuration.
@@ -246,7 +269,7 @@ impl KvManager {
                 return false;
             }
         }
-        let tokens = (hit + new_tokens).min(self.config.max_model_len);
+        let tokens = (hit + new_tokens + self.lookahead).min(self.config.max_model_len);
         if self.blocks_to_admit(tokens, hit, false) + watermark > self.pool.free_blocks() {
             return false;
         }
@@ -270,7 +293,7 @@ impl KvManager {
         let tokens = progress.computed + new_tokens;
         let processed = progress.computed - progress.in_flight;
         let edges = progress.edges;
-        if tokens <= edges.capacity && tokens.min(progress.tokens) < edges.cache_at && processed < edges.skip_at {
+        if tokens + self.lookahead <= edges.capacity && tokens.min(progress.tokens) < edges.cache_at && processed < edges.skip_at {
             return true;
         }
         self.grow_across_an_edge(slot, progress, tokens, processed)
@@ -282,7 +305,7 @@ impl KvManager {
                 group.remove_skipped(&mut self.pool, slot, processed);
             }
         }
-        let slots = tokens.min(self.config.max_model_len);
+        let slots = (tokens + self.lookahead).min(self.config.max_model_len);
         let needed: u32 = self.groups.iter().map(|group| group.blocks_to_grow(slot, slots)).sum();
         let fits = needed <= self.pool.free_blocks();
         if fits {
@@ -332,14 +355,27 @@ impl KvManager {
         if !self.pool.caching() {
             return;
         }
+        let [resend, longer] = self.replay_boundaries(progress.prompt);
         let policy = CachePolicy {
             contents: &self.contents[slot.index()].nodes,
             retention: self.config.retention,
-            boundaries: [progress.prompt - 1, progress.junction],
+            boundaries: [resend, longer, Some(progress.junction).filter(|junction| *junction > 0)],
         };
         for (index, group) in self.groups.iter_mut().enumerate() {
             group.cache(&mut self.pool, index, slot, tokens, &policy);
         }
+    }
+
+    /// Token counts from which a request with the same prompt, or a longer one, can resume.
+    ///
+    /// upstream: vllm `v1/core/kv_cache_coordinator.py::replay_boundaries`
+    fn replay_boundaries(&self, prompt: u32) -> [Option<u32>; 2] {
+        if !self.groups.iter().any(Group::drops) {
+            return [Some(prompt - 1), None];
+        }
+        let block = self.config.block_size;
+        let before = |tokens: u32| Some((tokens / block * block).saturating_sub(block));
+        [before(prompt - 1), before(prompt)]
     }
 
     fn cache_at(&self, slot: Slot) -> u32 {

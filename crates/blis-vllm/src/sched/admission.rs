@@ -2,7 +2,7 @@
 //!
 //! upstream: vllm `v1/core/sched/scheduler.py::Scheduler.schedule` (the loop over `waiting`)
 
-use super::batch::{Batch, Entry, Row};
+use super::batch::{Batch, Entry, Mask, Row};
 use super::running::Budgets;
 use super::scheduler::{Barrier, Scheduler};
 use crate::kv::manager::Admission;
@@ -20,9 +20,7 @@ impl Scheduler {
                 cov_mark::hit!(running_cap_reached);
                 break Some(Barrier::RunningCap);
             }
-            if self.requests.progress(slot).stale > 0 {
-                // Its own outputs are in flight: computing them again now would deliver them twice.
-                cov_mark::hit!(stale_output_in_flight);
+            if self.is_passed_over(slot, batch) {
                 self.waiting.pop();
                 self.set_deferred(slot, true);
                 self.skipped.push(slot);
@@ -40,18 +38,49 @@ impl Scheduler {
         }
     }
 
+    /// Whether the requests behind this one may be looked at first.
+    fn is_passed_over(&mut self, slot: Slot, batch: &Batch) -> bool {
+        if self.requests.progress(slot).stale > 0 {
+            // Its own outputs are in flight: computing them again now would deliver them twice.
+            cov_mark::hit!(stale_output_in_flight);
+            return true;
+        }
+        self.skip_of(slot, batch).is_some()
+    }
+
+    /// Tokens of a new decode, which is widened by drafts that nobody has made where everything else in the step is that wide; `None`
+    /// where the step has no room for them.
+    fn widened(&self, wanted: u32, cached: u32, budgets: &Budgets, batch: &Batch) -> Option<(u32, u8)> {
+        let Some(speculation) = self.features.speculation.as_ref().filter(|speculation| speculation.by_batch.is_none()) else {
+            return Some((wanted, 0));
+        };
+        let others_run = batch.rows.iter().any(|row| row.admission.is_none());
+        let width = 1 + u32::from(speculation.tokens);
+        if wanted != 1 || budgets.has_prompt || !(others_run || cached > 0) || cached + width + 1 > self.config.max_model_len {
+            return Some((wanted, 0));
+        }
+        cov_mark::hit!(new_decode_widened);
+        (width <= budgets.left()).then_some((width, speculation.tokens))
+    }
+
     fn admit(&mut self, slot: Slot, budgets: &mut Budgets, batch: &mut Batch) -> Result<(), Barrier> {
         let progress = self.requests.progress_mut(slot);
         let cached = self.kv.look_up(slot, progress);
         if budgets.only_decodes && cached + 1 < progress.tokens {
             return Err(Barrier::Step);
         }
-        let wanted = budgets.cut_long_prefill(progress.tokens - cached);
+        let wanted = progress.tokens - cached;
+        let (wanted, drafts) = self.widened(wanted, cached, budgets, batch).ok_or(Barrier::TokenBudget)?;
+        let wanted = budgets.cut_long_prefill(wanted);
         if !self.config.enable_chunked_prefill && wanted > budgets.left() {
             cov_mark::hit!(prompt_not_chunked);
             return Err(Barrier::TokenBudget);
         }
-        let tokens = wanted.min(budgets.left());
+        let tokens = self.keep_off_the_end(self.requests.progress(slot), cached, wanted.min(budgets.left()));
+        if tokens == 0 {
+            return Err(Barrier::TokenBudget);
+        }
+        let progress = self.requests.progress_mut(slot);
         let gate = Admission { full_sequence_must_fit: self.config.scheduler_reserve_full_isl, beside_others: !self.running.is_empty() };
         if !self.kv.admit(slot, progress, tokens, gate) {
             cov_mark::hit!(no_blocks_for_admission);
@@ -66,7 +95,10 @@ impl Scheduler {
         self.waiting.pop();
         self.set_deferred(slot, false);
         self.running.push(slot);
-        batch.rows.push(Row { slot, tokens, context: cached, samples: false, prefill: false, admission: Some(entry) });
+        batch.rows.push(Row { slot, tokens, context: cached, samples: false, prefill: false, drafts, admission: Some(entry) });
+        if drafts > 0 {
+            batch.masks.push(Mask { slot, allowed: 0, void: 0 });
+        }
         budgets.take(tokens);
         Ok(())
     }

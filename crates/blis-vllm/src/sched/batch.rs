@@ -19,8 +19,21 @@ pub struct Row {
     pub samples: bool,
     /// It works through known tokens: its prompt, or a repeat of what a preemption threw away.
     pub prefill: bool,
+    /// Of its tokens, the last ones that were drafted and are to be verified.
+    pub drafts: u8,
     /// It entered the running list in this step.
     pub admission: Option<Entry>,
+}
+
+/// Of how many drafts of a request a step's masks and the device know anything, where that is not all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mask {
+    /// The request.
+    pub slot: Slot,
+    /// Leading drafts that can be accepted.
+    pub allowed: u8,
+    /// Drafts that its grammar made void; they count as not drafted.
+    pub void: u8,
 }
 
 /// How a request entered the running list.
@@ -45,6 +58,12 @@ pub struct Batch {
     pub preempted: Vec<Slot>,
     /// Requests whose end the workers learn with this batch.
     pub finished: Vec<RequestId>,
+    /// Requests of which not every draft can be accepted.
+    pub masks: Vec<Mask>,
+    /// Drafts that the step makes for each request.
+    pub next_drafts: u8,
+    /// Masks wait for tokens that are in flight: it is sampled once the step before has been processed.
+    pub waits_for_tokens: bool,
 }
 
 impl Batch {
@@ -55,5 +74,13 @@ impl Batch {
         self.prefill_tokens = 0;
         self.preempted.clear();
         self.finished.clear();
+        self.masks.clear();
+        self.next_drafts = 0;
+        self.waits_for_tokens = false;
+    }
+
+    /// Leading drafts of a row that can be accepted.
+    pub fn allowed(&self, row: &Row) -> u8 {
+        self.masks.iter().find(|mask| mask.slot == row.slot).map_or(row.drafts, |mask| mask.allowed)
     }
 }

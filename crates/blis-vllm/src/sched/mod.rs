@@ -5,16 +5,21 @@
 //! Reading order: [`queue`] (the waiting queue), [`batch`] (what a step runs), then [`scheduler`], whose work is split between
 //! `running`, `admission` and `output`.
 //!
-//! Left out, and refused where a configuration asks for it: speculation, adapters, structured output, encoder inputs, connectors,
-//! streaming sessions, pausing. Nothing that is left can put a request that waits into possession of blocks, so upstream's second
-//! waiting queue, `kv_holding_waiting`, is always empty and does not exist here.
+//! Drafts, adapters and grammars ([`speculation`], [`features`]) are decided here as upstream decides them, for the tracer; a launch line
+//! that asks for them is refused, since nothing prices them.
+//!
+//! Left out, and refused where a configuration asks for it: encoder inputs, connectors, streaming sessions, pausing. Nothing that is left
+//! can put a request that waits into possession of blocks, so upstream's second waiting queue, `kv_holding_waiting`, is always empty and
+//! does not exist here.
 
 mod admission;
 pub mod batch;
+pub mod features;
 mod output;
 pub mod queue;
 mod running;
 pub mod scheduler;
+pub mod speculation;
 
 #[cfg(test)]
 mod tests;

@@ -6,38 +6,50 @@ use blis_contracts::engine::FinishReason;
 
 use super::batch::{Batch, Row};
 use super::scheduler::{Output, Scheduler};
-use crate::request::Status;
+use crate::request::{Slot, Status};
 
 /// What a step gave one request.
-enum Gain {
-    /// No token: the request is gone, or its prompt is not finished.
-    Nothing,
-    /// A token.
-    Token,
-    /// Its last token.
-    LastToken(FinishReason),
+struct Gain {
+    /// Tokens; none where the request is gone or its prompt is not finished.
+    tokens: u32,
+    /// The last of them ended it.
+    finished: Option<FinishReason>,
+}
+
+impl Gain {
+    const NOTHING: Self = Self { tokens: 0, finished: None };
 }
 
 impl Scheduler {
     /// Applies the output of `batch`, the oldest in flight, and appends what each request gained to `outputs`.
     pub fn process(&mut self, batch: &Batch, outputs: &mut Vec<Output>) {
         let mut somebody_is_gone = false;
+        if let Some(speculation) = &self.features.speculation {
+            self.draft_stats.begin(speculation.tokens);
+        }
         for row in &batch.rows {
-            match self.process_row(row) {
-                Gain::Nothing => {}
-                Gain::Token => outputs.push(self.output(row.slot, None)),
-                Gain::LastToken(reason) => outputs.push(self.output(row.slot, Some(reason))),
+            let gain = self.process_row(row, batch);
+            if gain.tokens > 0 {
+                outputs.push(self.output(row.slot, gain.tokens, gain.finished));
             }
             somebody_is_gone |= self.requests.progress(row.slot).status == Status::Finished;
         }
         if somebody_is_gone {
             self.running.retain(|slot| self.requests.progress(*slot).status == Status::Running);
+        }
+        if !self.failed.is_empty() {
+            self.end_failed(outputs);
+        }
+        if !self.config.async_scheduling && self.features.speculation.is_some() {
+            self.note_drafts(batch);
+        }
+        if somebody_is_gone {
             batch.rows.iter().for_each(|row| self.requests.recycle_if_unnamed(row.slot));
         }
     }
 
     #[inline]
-    fn process_row(&mut self, row: &Row) -> Gain {
+    fn process_row(&mut self, row: &Row, batch: &Batch) -> Gain {
         let progress = self.requests.progress_mut(row.slot);
         progress.batches -= 1;
         progress.in_flight -= row.tokens;
@@ -46,29 +58,84 @@ impl Scheduler {
             cov_mark::hit!(stale_output_delivered);
             progress.stale -= row.tokens;
         }
-        if progress.status == Status::Finished || !row.samples {
-            return Gain::Nothing;
-        }
-        progress.tokens += 1;
-        let finished = progress.check_stop(self.config.max_model_len);
         let status = progress.status;
-        if self.config.async_scheduling && !stale {
-            progress.placeholders -= 1;
+        if status == Status::Finished || !row.samples {
+            return Gain::NOTHING;
         }
-        self.kv.token_appended(row.slot, progress);
+        let accepted = if row.drafts > 0 { self.verify(row, batch, stale) } else { 0 };
+        let gain = self.append(row.slot, 1 + accepted);
+        let progress = self.requests.progress_mut(row.slot);
+        if self.config.async_scheduling && !stale {
+            progress.placeholders -= gain.tokens;
+        }
         if self.config.async_scheduling && status == Status::Running {
             let processed = progress.computed - progress.placeholders;
             self.kv.cache_processed(row.slot, progress, processed);
         }
-        if let Some(reason) = finished {
+        if gain.finished.is_some() {
             if status != Status::Running {
                 cov_mark::hit!(end_while_preempted);
                 self.waiting.remove(row.slot, self.requests.identity(row.slot));
                 self.set_deferred(row.slot, false);
             }
             self.free(row.slot);
-            return Gain::LastToken(reason);
         }
-        Gain::Token
+        gain
+    }
+
+    /// Appends up to `tokens` tokens to a request, no more than to its end.
+    #[inline]
+    fn append(&mut self, slot: Slot, tokens: u32) -> Gain {
+        let progress = self.requests.progress_mut(slot);
+        for token in 1..=tokens {
+            progress.tokens += 1;
+            self.kv.token_appended(slot, progress);
+            if let Some(reason) = progress.check_stop(self.config.max_model_len) {
+                return Gain { tokens: token, finished: Some(reason) };
+            }
+        }
+        Gain { tokens, finished: None }
+    }
+
+    /// Drafts of a row that were right. The others take back what they were counted for, unless a preemption already has.
+    #[cold]
+    fn verify(&mut self, row: &Row, batch: &Batch, stale: bool) -> u32 {
+        let speculation = self.features.speculation.as_ref().expect("only an engine that drafts schedules drafts");
+        let ordinal = self.features_of(row.slot).ordinal;
+        let outputs = self.requests.progress(row.slot).outputs();
+        let void = batch.masks.iter().find(|mask| mask.slot == row.slot).map_or(0, |mask| mask.void);
+        let accepted = speculation.profile.accepted(ordinal, outputs, row.drafts).min(batch.allowed(row));
+        self.draft_stats.observe(row.drafts - void, accepted);
+        if !stale {
+            let rejected = u32::from(row.drafts - accepted);
+            let progress = self.requests.progress_mut(row.slot);
+            progress.computed -= rejected;
+            progress.placeholders = progress.placeholders.saturating_sub(rejected);
+        }
+        accepted.into()
+    }
+
+    /// Ends the requests whose grammar has failed.
+    #[cold]
+    fn end_failed(&mut self, outputs: &mut Vec<Output>) {
+        for slot in std::mem::take(&mut self.failed) {
+            if self.requests.progress(slot).status == Status::Finished {
+                continue;
+            }
+            self.waiting.remove(slot, self.requests.identity(slot));
+            self.set_deferred(slot, false);
+            outputs.push(Output { failed: true, ..self.output(slot, 0, None) });
+            self.free(slot);
+            self.requests.recycle_if_unnamed(slot);
+        }
+    }
+
+    /// Without asynchronous scheduling the drafts of a step are known once it is processed.
+    fn note_drafts(&mut self, batch: &Batch) {
+        for row in &batch.rows {
+            if self.requests.progress(row.slot).status != Status::Finished {
+                self.attach_drafts(*row, batch.next_drafts);
+            }
+        }
     }
 }

@@ -16,6 +16,10 @@ pub(super) struct Budgets {
     pub(super) inputs: u32,
     /// Most tokens of one request; 0 for no limit.
     long_prefill: u32,
+    /// Rows of the inputs that drafting takes for each request.
+    draft_slots: u32,
+    /// The step goes on with a prompt.
+    pub(super) has_prompt: bool,
     /// Prompts neither begin nor go on.
     pub(super) only_decodes: bool,
 }
@@ -23,12 +27,12 @@ pub(super) struct Budgets {
 impl Budgets {
     pub(super) fn take(&mut self, tokens: u32) {
         self.tokens -= tokens;
-        self.inputs -= tokens;
+        self.inputs -= tokens + self.draft_slots;
     }
 
     fn give_back(&mut self, tokens: u32) {
         self.tokens += tokens;
-        self.inputs += tokens;
+        self.inputs += tokens + self.draft_slots;
     }
 
     pub(super) fn cut_long_prefill(&self, tokens: u32) -> u32 {
@@ -36,7 +40,7 @@ impl Budgets {
     }
 
     pub(super) fn left(&self) -> u32 {
-        self.tokens.min(self.inputs)
+        self.tokens.min(self.inputs.saturating_sub(self.draft_slots))
     }
 }
 
@@ -49,7 +53,14 @@ impl Scheduler {
         if long_prefill > 0 && config.long_prefill_token_threshold_adaptive {
             long_prefill = long_prefill.max(config.max_num_batched_tokens / eligible);
         }
-        Budgets { tokens: config.max_num_scheduled_tokens, inputs: config.max_num_batched_tokens, long_prefill, only_decodes }
+        Budgets {
+            tokens: config.max_num_scheduled_tokens,
+            inputs: config.max_num_batched_tokens,
+            long_prefill,
+            draft_slots: self.features.speculation.as_ref().map_or(0, |speculation| speculation.draft_slots),
+            has_prompt: false,
+            only_decodes,
+        }
     }
 
     pub(super) fn schedule_running(&mut self, budgets: &mut Budgets, batch: &mut Batch) {
@@ -68,8 +79,10 @@ impl Scheduler {
                     return;
                 }
             }
-            let context = self.requests.progress(slot).computed;
-            batch.rows.push(Row { slot, tokens, context, samples: false, prefill: false, admission: None });
+            let progress = self.requests.progress_mut(slot);
+            budgets.has_prompt |= progress.prefilling;
+            let drafts = progress.take_drafts(tokens);
+            batch.rows.push(Row { slot, tokens, context: progress.computed, samples: false, prefill: false, drafts, admission: None });
             budgets.take(tokens);
             index += 1;
         }
@@ -90,9 +103,24 @@ impl Scheduler {
             cov_mark::hit!(prompt_left_for_a_later_step);
             return 0;
         }
-        let wanted = progress.tokens + progress.placeholders - progress.computed;
+        let wanted = progress.tokens + u32::from(progress.drafts) + progress.placeholders - progress.computed;
         let room = (self.config.max_model_len - 1).saturating_sub(progress.computed);
-        budgets.cut_long_prefill(wanted).min(budgets.left()).min(room)
+        let tokens = budgets.cut_long_prefill(wanted).min(budgets.left()).min(room);
+        self.keep_off_the_end(progress, progress.computed, tokens)
+    }
+
+    /// Tokens of a chunk, fewer where it would end so close to the end that drafting could not read on.
+    ///
+    /// upstream: vllm `v1/core/sched/scheduler.py::Scheduler._reserve_prefill_lookahead`
+    #[inline]
+    pub(super) fn keep_off_the_end(&self, progress: &Progress, computed: u32, tokens: u32) -> u32 {
+        let Some(speculation) = &self.features.speculation else { return tokens };
+        let left = progress.tokens.saturating_sub(computed + tokens);
+        if left == 0 || left >= speculation.prefill_lookahead {
+            return tokens;
+        }
+        cov_mark::hit!(chunk_kept_off_the_end);
+        tokens.saturating_sub(speculation.prefill_lookahead - left)
     }
 
     /// Takes the least urgent running request out of the step and of the running list. `index` stays at the request that wanted blocks.
@@ -135,6 +163,7 @@ impl Scheduler {
         progress.computed = 0;
         progress.stale = progress.in_flight;
         progress.placeholders = 0;
+        progress.drafts = 0;
         progress.preemptions += 1;
         self.preemptions += 1;
         self.waiting.push_front(slot, self.requests.identity(slot));

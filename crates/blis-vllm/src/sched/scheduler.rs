@@ -4,10 +4,13 @@
 
 use blis_contracts::engine::FinishReason;
 use blis_contracts::request::{Request, RequestId, RequestSlot, TokenSource};
+use blis_contracts::units::SimTime;
 
 use super::batch::Batch;
+use super::features::Features;
 use super::queue::{Policy, WaitingQueue};
-use crate::kv::manager::{KvConfig, KvManager};
+use super::speculation::DraftStats;
+use crate::kv::manager::{Drafting, KvConfig, KvManager};
 use crate::request::{Identity, Progress, Refusal, Requests, Slot, Status};
 
 /// The resolved scheduler settings, under upstream's names.
@@ -60,8 +63,12 @@ pub struct Output {
     pub external: RequestSlot,
     /// The request's number.
     pub id: RequestId,
+    /// Tokens the step gave it.
+    pub gained: u32,
     /// Whether it ended, and why.
     pub finished: Option<FinishReason>,
+    /// It ended because its grammar does not compile.
+    pub failed: bool,
     /// Tokens of its prompt.
     pub prompt: u32,
     /// Output tokens it has by now.
@@ -87,6 +94,14 @@ pub struct Scheduler {
     pub(super) steps: u32,
     /// The last look at the waiting queue that could take prompts left some behind.
     pub(super) prompts_held_up: bool,
+    /// What only some engines and requests have.
+    pub(super) features: Features,
+    /// What the drafts of the last processed step came to.
+    pub(super) draft_stats: DraftStats,
+    /// The time of the step being formed.
+    pub(crate) now: SimTime,
+    /// Requests whose grammar has failed and that have not been ended for it.
+    pub(super) failed: Vec<Slot>,
 }
 
 impl Scheduler {
@@ -106,7 +121,20 @@ impl Scheduler {
             preemptions: 0,
             steps: 0,
             prompts_held_up: false,
+            features: Features::default(),
+            draft_stats: DraftStats::default(),
+            now: SimTime::ZERO,
+            failed: Vec::new(),
         }
+    }
+
+    /// Gives it drafts, adapters or grammars, before the first request.
+    pub fn set_features(&mut self, features: Features) {
+        if let Some(speculation) = &features.speculation {
+            let tail = speculation.prefill_lookahead.saturating_sub(1);
+            self.kv.set_drafting(&Drafting { lookahead: speculation.lookahead, tail, drops: &speculation.drops });
+        }
+        self.features = features;
     }
 
     /// Queues a request, or says why it is refused.
@@ -114,6 +142,7 @@ impl Scheduler {
         let slot = self.requests.add(request, self.config.max_model_len)?;
         self.kv.register(slot, request.prompt.clone(), TokenSource::Output(request.id.0));
         self.waiting.push(slot, self.requests.identity(slot));
+        self.defer_for_grammar(slot);
         Ok(slot)
     }
 
@@ -132,7 +161,8 @@ impl Scheduler {
             }
             Status::Finished => unreachable!("a finished request has left the index"),
         }
-        let output = self.output(slot, Some(FinishReason::Abort));
+        let output = self.output(slot, 0, Some(FinishReason::Abort));
+        self.failed.retain(|failed| *failed != slot);
         self.free(slot);
         self.requests.recycle_if_unnamed(slot);
         Some(output)
@@ -172,6 +202,9 @@ impl Scheduler {
     ///
     /// upstream: vllm `v1/core/sched/async_scheduler.py::AsyncScheduler._update_after_schedule`
     fn note_scheduled(&mut self, batch: &mut Batch) {
+        let next = self.features.speculation.as_ref().map_or(0, |speculation| speculation.next_drafts(batch.rows.len()));
+        batch.next_drafts = next;
+        let grammars = !self.features.requests.is_empty();
         for row in &mut batch.rows {
             let progress = self.requests.progress_mut(row.slot);
             progress.computed += row.tokens;
@@ -182,18 +215,23 @@ impl Scheduler {
             batch.prefill_tokens += if row.prefill { row.tokens } else { 0 };
             progress.prefilling = progress.computed < known;
             row.samples = !progress.prefilling;
+            if grammars {
+                self.note_grammar(*row, self.requests.progress(row.slot), &mut batch.waits_for_tokens, &mut batch.masks);
+            }
+            let progress = self.requests.progress_mut(row.slot);
             if row.samples && self.config.async_scheduling {
-                progress.placeholders += 1;
+                progress.placeholders += 1 + u32::from(row.drafts);
+                progress.drafts = next;
                 // A decode comes back to the first stage when the last has done with it.
                 progress.not_before = self.steps + self.config.pipeline_stages;
             }
         }
     }
 
-    pub(super) fn output(&self, slot: Slot, finished: Option<FinishReason>) -> Output {
+    pub(super) fn output(&self, slot: Slot, gained: u32, finished: Option<FinishReason>) -> Output {
         let Identity { id, external, cached_prompt, .. } = *self.requests.identity(slot);
         let progress = self.requests.progress(slot);
-        Output { external, id, finished, prompt: progress.prompt, outputs: progress.outputs(), cached_prompt }
+        Output { external, id, gained, finished, failed: false, prompt: progress.prompt, outputs: progress.outputs(), cached_prompt }
     }
 
     /// Gives back everything a request holds. It has left the queues.
@@ -252,6 +290,11 @@ impl Scheduler {
     /// Preemptions since the start.
     pub fn preemptions(&self) -> u64 {
         self.preemptions
+    }
+
+    /// How it drafts, if it does, and what the drafts of the last processed step came to.
+    pub fn draft_stats(&self) -> Option<&DraftStats> {
+        self.features.speculation.is_some().then_some(&self.draft_stats)
     }
 
     /// A request's counters.

@@ -3,6 +3,7 @@
 //! A line lists the scheduled requests with their tokens, then `<` and the preempted ones, then `>` and what the processed step gave:
 //! `a` a token, `a!` a stop, `a.` a length limit.
 
+mod features;
 mod random;
 
 use std::collections::VecDeque;

@@ -7,6 +7,7 @@ mod model;
 mod recorder;
 pub mod scenario;
 mod setup;
+mod speculative;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,25 +23,29 @@ use blis_contracts::units::SimTime;
 
 use crate::engine::VllmEngine;
 use crate::engine::recorder::Recorder;
+use crate::sched::features::{Features, Grammar, RequestFeatures};
 use recorder::{CoreOfTrace, TraceRecorder};
 use scenario::{Scenario, ScenarioRequest};
+use setup::Setup;
 pub use setup::SetupError;
 
 /// Runs a scenario and returns its trace, a line per call of the step function after the header: those of the first engine core, then
 /// those of the next, and where requests went. `each_step` sees the engine between two instants.
 pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Result<Vec<String>, SetupError> {
-    let (parts, header) = setup::engine_parts(scenario)?;
+    let Setup { parts, features, header } = setup::setup(scenario)?;
     let first = serde_json::to_string(&header).expect("a header has only text keys");
     let cores = parts.cores.count;
     let lines: Vec<Rc<RefCell<Vec<String>>>> = (0..cores).map(|_| Rc::default()).collect();
     let mut events = events(scenario);
     let names = events.names.clone();
     let (groups, asynchronous, lockstep) = (parts.kv.groups.len(), parts.scheduler.async_scheduling, parts.cores.lockstep.is_some());
+    let grammars = scenario.requests.iter().any(|request| request.grammar.is_some());
     let recorders = (0..cores).zip(&lines).map(|(index, lines)| -> Box<dyn Recorder> {
-        let core = CoreOfTrace { index: (cores > 1).then_some(index), lockstep };
+        let core = CoreOfTrace { index: (cores > 1).then_some(index), lockstep, grammars };
         Box::new(TraceRecorder::new(names.clone(), groups, asynchronous, core, Rc::clone(lines)))
     });
-    let mut engine = VllmEngine::new(parts).with_recorders(recorders);
+    let features = Features { requests: events.features(scenario), ..features };
+    let mut engine = VllmEngine::new(parts).with_features(&features).with_recorders(recorders);
     let mut world = ScriptedDevice { base_us: scenario.step_time.base_us, per_token_us: scenario.step_time.per_token_us };
     let mut effects = Effects::default();
     let mut wake = None;
@@ -71,6 +76,26 @@ struct Events {
 impl Events {
     fn next_time(&self) -> Option<SimTime> {
         self.queue.front().map(|(time, _)| *time)
+    }
+
+    /// What each request has, by its number; none where no request of the scenario has anything.
+    fn features(&self, scenario: &Scenario) -> Vec<RequestFeatures> {
+        let plain = |request: &ScenarioRequest| request.adapter.is_none() && request.grammar.is_none();
+        if scenario.speculation.is_none() && scenario.requests.iter().all(plain) {
+            return Vec::new();
+        }
+        let mut features = vec![RequestFeatures::default(); scenario.requests.len()];
+        let requests = self.queue.iter().filter_map(|(_, input)| if let Input::Request(request) = input { Some(request) } else { None });
+        for known in requests {
+            let request = &scenario.requests[known.slot.0 as usize];
+            let ready = |compile_us| SimTime::from_micros(request.arrival_us + compile_us);
+            features[usize::try_from(known.id.0).expect("requests are numbered from 0")] = RequestFeatures {
+                ordinal: known.slot.0,
+                adapter: request.adapter,
+                grammar: request.grammar.map(|grammar| Grammar { ready: ready(grammar.compile_us), fails: grammar.fails }),
+            };
+        }
+        features
     }
 
     fn pop(&mut self) -> Input {

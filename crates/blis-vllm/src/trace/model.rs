@@ -128,6 +128,13 @@ fn latent(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<LatentAtte
     })
 }
 
+/// Layers that draft the next tokens, behind the model's own; 0 where the configuration has none.
+pub(super) fn prediction_layers(given: &Value) -> Result<u32, SetupError> {
+    let value = merged(given)?.get("num_nextn_predict_layers").cloned().unwrap_or(Value::from(0));
+    let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
+    count.ok_or_else(|| SetupError::model(format!("num_nextn_predict_layers: {value} is not a count")))
+}
+
 /// The name upstream gives the attention of a layer.
 pub(super) fn layer_name(graph: &ModelGraph, index: usize) -> String {
     let module = if graph.architecture == "GptOssForCausalLM" { "attn" } else { "self_attn" };
@@ -204,8 +211,12 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
         None => Map::new(),
         Some("tiny-llama") => tiny("llama", 2),
         Some("tiny-gptoss") => tiny("gpt_oss", 4),
+        Some("tiny-qwen3") => tiny("qwen3", 2),
         Some("tiny-mla") => tiny_latent(),
-        Some(other) => return Err(SetupError::model(format!("unknown preset {other:?}; known are tiny-llama, tiny-gptoss, tiny-mla"))),
+        Some(other) => {
+            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla";
+            return Err(SetupError::model(format!("unknown preset {other:?}; known are {known}")));
+        }
     };
     config.extend(keys);
     Ok(config)

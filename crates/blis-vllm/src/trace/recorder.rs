@@ -12,7 +12,8 @@ use crate::engine::recorder::{LockstepState, Processed, Recorder};
 use crate::kv::manager::PrefixStats;
 use crate::request::Slot;
 use crate::sched::batch::{Batch, Entry, Row};
-use crate::sched::scheduler::Scheduler;
+use crate::sched::scheduler::{Output, Scheduler};
+use crate::sched::speculation::DraftStats;
 
 /// How many free blocks a line names.
 const HEAD: usize = 8;
@@ -31,6 +32,9 @@ struct Line {
     done: Option<Done>,
     #[serde(flatten)]
     state: State,
+    /// Absent where no request of the scenario has a grammar; null where nothing was masked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grammar: Option<Nullable<Grammar>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dp: Option<Lockstep>,
 }
@@ -46,6 +50,8 @@ struct Lockstep {
 /// Which engine core a recorder looks at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CoreOfTrace {
+    /// Whether some request has a grammar.
+    pub(super) grammars: bool,
     /// Its number, where there are several.
     pub(super) index: Option<u32>,
     /// Whether a line ends with where it stands with the others.
@@ -61,6 +67,10 @@ struct Scheduled {
     finished: Vec<Name>,
     free: u32,
     head: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drafts: Option<Vec<(Name, u8)>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_drafts: Option<u8>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -84,6 +94,28 @@ struct Stats {
     preempted_requests: u64,
     preempted_queries: u64,
     preempted_hits: u64,
+    /// Absent where nothing drafts; null where nobody had drafts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<Nullable<Verified>>,
+}
+
+/// A value that is written as null where it is absent.
+#[derive(Debug, Clone, Serialize)]
+struct Nullable<T>(Option<T>);
+
+#[derive(Debug, Clone, Serialize)]
+struct Verified {
+    drafts: u32,
+    tokens: u32,
+    accepted: u32,
+    tokens_at: Vec<u32>,
+    accepted_at: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Grammar {
+    rows: u32,
+    requests: Vec<(Name, u8)>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -95,6 +127,8 @@ struct State {
     holding: Vec<Name>,
     deferred: Vec<Name>,
     queue: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attached: Option<Vec<(Name, u8)>>,
 }
 
 /// Writes the trace.
@@ -124,9 +158,16 @@ impl TraceRecorder {
             asynchronous,
             core,
             stats: PrefixStats::default(),
-            line: Line::default(),
+            line: Line { grammar: core.grammars.then_some(Nullable(None)), ..Line::default() },
             lines,
         }
+    }
+
+    fn masks(&mut self, scheduler: &Scheduler, batch: &Batch) {
+        let masks = scheduler.masks(batch);
+        let named = |(slot, allowed): &(Slot, u8)| (self.name(scheduler, *slot), *allowed);
+        let masks = masks.map(|masks| Grammar { rows: masks.rows, requests: masks.requests.iter().map(named).collect() });
+        self.line.grammar = self.core.grammars.then_some(Nullable(masks));
     }
 
     fn external(&self, slot: RequestSlot) -> Name {
@@ -146,7 +187,7 @@ impl TraceRecorder {
         self.line.core = self.core.index;
         let line = serde_json::to_string(&self.line).expect("a line has only text keys");
         self.lines.borrow_mut().push(line);
-        self.line = Line::default();
+        self.line = Line { grammar: self.core.grammars.then_some(Nullable(None)), ..Line::default() };
     }
 
     /// The blocks a table has gained since its last mention; a request that enters mentions all of them.
@@ -194,7 +235,7 @@ impl Recorder for TraceRecorder {
                 continue;
             }
             let progress = scheduler.progress(row.slot);
-            let own_placeholder = u32::from(self.asynchronous && row.samples);
+            let own_placeholder = if self.asynchronous && row.samples { 1 + u32::from(row.drafts) } else { 0 };
             let blocks = Some(blocks).filter(|groups| groups.iter().any(|group| !group.is_empty()));
             cached.push((name, blocks, row.context, progress.outputs() + progress.placeholders - own_placeholder));
         }
@@ -205,7 +246,19 @@ impl Recorder for TraceRecorder {
         let mut finished: Vec<Name> = batch.finished.iter().map(|id| self.name_of(*id)).collect();
         finished.sort();
         let (free, head) = free_blocks(scheduler);
-        self.line.sched = Some(Scheduled { new, cached, tokens, preempted, finished, free, head });
+        let speculates = scheduler.draft_stats().is_some();
+        let drafted = |row: &&Row| row.drafts > 0;
+        let drafts = batch.rows.iter().filter(drafted).map(|row| (self.name(scheduler, row.slot), row.drafts));
+        let drafts = speculates.then(|| drafts.collect());
+        let next_drafts = speculates.then_some(batch.next_drafts);
+        self.line.sched = Some(Scheduled { new, cached, tokens, preempted, finished, free, head, drafts, next_drafts });
+        if !batch.waits_for_tokens {
+            self.masks(scheduler, batch);
+        }
+    }
+
+    fn sampled(&mut self, scheduler: &Scheduler, batch: &Batch) {
+        self.masks(scheduler, batch);
     }
 
     fn processed(&mut self, scheduler: &Scheduler, done: Processed<'_>) {
@@ -225,8 +278,10 @@ impl Recorder for TraceRecorder {
             preempted_requests: now.preempted_requests - before.preempted_requests,
             preempted_queries: now.preempted_queries - before.preempted_queries,
             preempted_hits: now.preempted_hits - before.preempted_hits,
+            spec: scheduler.draft_stats().map(verified),
         };
-        let out = outputs.iter().map(|output| (self.external(output.external), 1, output.finished.map(reason))).collect();
+        let why = |output: &Output| if output.failed { Some("error") } else { output.finished.map(reason) };
+        let out = outputs.iter().map(|output| (self.external(output.external), output.gained, why(output))).collect();
         let aborted = aborted.iter().map(|slot| self.external(*slot)).collect();
         self.line.done = Some(Done { step: call, t: at.as_micros(), aborted, out, stats });
     }
@@ -242,6 +297,8 @@ impl Recorder for TraceRecorder {
             let progress = scheduler.progress(slot);
             (self.name(scheduler, slot), progress.stale, progress.preemptions)
         });
+        let drafts = |slot: &Slot| (self.name(scheduler, *slot), scheduler.progress(*slot).drafts);
+        let attached = scheduler.running().iter().map(drafts).filter(|(_, drafts)| *drafts > 0);
         let mut deferred: Vec<Name> =
             scheduler.waiting().filter(|slot| scheduler.progress(*slot).deferred).map(|slot| self.name(scheduler, slot)).collect();
         deferred.sort();
@@ -253,6 +310,7 @@ impl Recorder for TraceRecorder {
             holding: Vec::new(),
             deferred,
             queue: queue.collect(),
+            attached: scheduler.draft_stats().map(|_| attached.collect()),
         };
         if !self.core.lockstep {
             self.end_line();
@@ -268,6 +326,12 @@ impl Recorder for TraceRecorder {
 fn free_blocks(scheduler: &Scheduler) -> (u32, Vec<u32>) {
     let pool = scheduler.kv().pool();
     (pool.free_blocks(), pool.free_order().take(HEAD).map(|block| block.0).collect())
+}
+
+/// `None` where nobody had drafts.
+fn verified(stats: &DraftStats) -> Nullable<Verified> {
+    let DraftStats { drafts, tokens, accepted, tokens_at, accepted_at } = stats.clone();
+    Nullable((drafts > 0).then_some(Verified { drafts, tokens, accepted, tokens_at, accepted_at }))
 }
 
 fn reason(reason: FinishReason) -> &'static str {

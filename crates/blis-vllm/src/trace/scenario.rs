@@ -29,6 +29,30 @@ pub struct Scenario {
     pub requests: Vec<ScenarioRequest>,
     /// Aborts, in file order.
     pub aborts: Vec<ScenarioAbort>,
+    /// Which drafts are right, where the engine drafts.
+    pub speculation: Option<ScenarioProfile>,
+}
+
+/// Which drafts are right.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioProfile {
+    /// How often the draft at each position is right, in thousandths.
+    pub accepted_permille: Vec<u32>,
+    /// How often a grammar forbids a wrong draft, in thousandths.
+    #[serde(default)]
+    pub forbidden_permille: u32,
+}
+
+/// What a request's grammar needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioGrammar {
+    /// How long it takes to compile, from the request's arrival, in microseconds.
+    pub compile_us: u64,
+    /// Whether it fails then.
+    #[serde(default)]
+    pub fails: bool,
 }
 
 /// How long a step takes.
@@ -56,6 +80,10 @@ pub struct ScenarioRequest {
     pub output_length: u32,
     /// Its priority.
     pub priority: i32,
+    /// The adapter it runs with.
+    pub adapter: Option<u32>,
+    /// The grammar its output follows.
+    pub grammar: Option<ScenarioGrammar>,
 }
 
 /// An abort.
@@ -82,6 +110,7 @@ struct File {
     requests: Vec<RequestRow>,
     #[serde(default)]
     aborts: Vec<ScenarioAbort>,
+    speculation: Option<ScenarioProfile>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,6 +123,8 @@ struct RequestRow {
     output_length: Option<u32>,
     #[serde(default)]
     priority: i32,
+    adapter: Option<u32>,
+    grammar: Option<ScenarioGrammar>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,7 +148,7 @@ impl Scenario {
             let mut prompt = Vec::new();
             for (piece_index, piece) in row.prompt.iter().enumerate() {
                 let place = format!("requests[{index}].prompt[{piece_index}]");
-                prompt.push(segments.segment(piece).map_err(|message| document.error_at(&place, message))?);
+                prompt.push(segments.segment(piece, row.adapter).map_err(|message| document.error_at(&place, message))?);
             }
             let output_length = row.output_length.unwrap_or(row.max_tokens);
             if row.max_tokens == 0 || !(1..=row.max_tokens).contains(&output_length) {
@@ -133,6 +164,8 @@ impl Scenario {
                 max_tokens: row.max_tokens,
                 output_length,
                 priority: row.priority,
+                adapter: row.adapter,
+                grammar: row.grammar,
             });
         }
         Ok(Self {
@@ -145,21 +178,22 @@ impl Scenario {
             step_time: read.step_time,
             requests,
             aborts: read.aborts,
+            speculation: read.speculation,
         })
     }
 }
 
-/// Numbers segments: one for each shared name, one for each unique piece.
+/// Numbers segments: one for each shared name under each adapter, whose entries nobody else can use, and one for each unique piece.
 #[derive(Debug, Default)]
 struct Segments {
-    shared: Vec<String>,
+    shared: Vec<(String, Option<u32>)>,
     unique: u64,
 }
 
 impl Segments {
-    fn segment(&mut self, piece: &Piece) -> Result<Segment, String> {
+    fn segment(&mut self, piece: &Piece, adapter: Option<u32>) -> Result<Segment, String> {
         let (source, length) = match (&piece.shared, piece.length, piece.unique) {
-            (Some(name), Some(length), None) => (self.shared(name), length),
+            (Some(name), Some(length), None) => (self.shared(name, adapter), length),
             (None, None, Some(length)) => {
                 self.unique += 1;
                 (TokenSource::Unique(self.unique - 1), length)
@@ -172,9 +206,9 @@ impl Segments {
         Ok(Segment { source, length })
     }
 
-    fn shared(&mut self, name: &str) -> TokenSource {
-        let known = self.shared.iter().position(|shared| shared == name).unwrap_or_else(|| {
-            self.shared.push(name.to_owned());
+    fn shared(&mut self, name: &str, adapter: Option<u32>) -> TokenSource {
+        let known = self.shared.iter().position(|shared| shared.0 == name && shared.1 == adapter).unwrap_or_else(|| {
+            self.shared.push((name.to_owned(), adapter));
             self.shared.len() - 1
         });
         TokenSource::Shared(u32::try_from(known).expect("a scenario shares fewer than 2^32 texts"))

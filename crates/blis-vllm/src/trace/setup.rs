@@ -9,13 +9,15 @@ use serde::Serialize;
 
 use super::model;
 use super::scenario::Scenario;
-use crate::config::{ConfigError, Launch, Machine, Resolved, read, resolve_staged};
+use super::speculative::{self, Method};
+use crate::config::{ConfigError, Launch, Machine, Resolved, Unpriced, read, resolve_unpriced};
 use crate::engine::EngineParts;
 use crate::engine::settings::{SettingTooLarge, cores, cuda_graphs, scheduler_config, sizing_input};
 use crate::kv::group::Attention;
 use crate::kv_sizing::groups::LayerGroup;
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
 use crate::lowering::{LoweringError, kv_layers};
+use crate::sched::features::Features;
 
 /// The first line of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,6 +55,10 @@ pub(super) struct HeaderConfig {
     pub(super) cudagraph_mode: &'static str,
     pub(super) cudagraph_capture_sizes: Vec<u64>,
     pub(super) kv_groups: Vec<HeaderGroup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) speculation: Option<HeaderSpeculation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_loras: Option<u32>,
 }
 
 /// A KV-cache group, under the names of the trace format.
@@ -64,6 +70,18 @@ pub(super) struct HeaderGroup {
     pub(super) block_size: u32,
     pub(super) page_bytes: u64,
     pub(super) window: Option<u32>,
+}
+
+/// What a speculative configuration came to, under the names of the trace format.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct HeaderSpeculation {
+    pub(super) method: &'static str,
+    pub(super) tokens: u8,
+    pub(super) lookahead: u32,
+    pub(super) prefill_lookahead: u32,
+    pub(super) draft_slots: u32,
+    pub(super) drop_groups: Vec<usize>,
+    pub(super) by_batch: Option<Vec<u8>>,
 }
 
 /// The scenario asks for an engine that cannot be built.
@@ -78,6 +96,15 @@ pub enum SetupError {
     /// The pipeline has no number of stages that the machine could hold.
     #[error("engine_args.pipeline_parallel_size: {0}; expected 1 to {most}", most = model::GPUS)]
     Pipeline(String),
+    /// The speculative configuration is not one the tracer knows, or not together with the rest.
+    #[error("engine_args.speculative_config{0}")]
+    Speculation(String),
+    /// Adapters are configured as the tracer does not know them.
+    #[error("engine_args.{0}")]
+    Adapters(String),
+    /// Requests ask for what the engine is not configured for, or what cannot be together.
+    #[error("requests: {0}")]
+    Requests(String),
     /// The arguments do not resolve.
     #[error("engine_args: {0}")]
     Arguments(#[from] ConfigError),
@@ -97,6 +124,10 @@ impl SetupError {
         Self::Model(message)
     }
 
+    pub(super) fn speculation(message: impl Into<String>) -> Self {
+        Self::Speculation(message.into())
+    }
+
     pub(super) fn gpu(message: String) -> Self {
         Self::Gpu(message)
     }
@@ -114,33 +145,53 @@ fn stages(stated: Option<serde_json::Value>) -> Result<u32, SetupError> {
     stages.ok_or_else(|| SetupError::Pipeline(stated.to_string()))
 }
 
-/// The engine a scenario asks for, and the header that says what its arguments resolved to.
-pub(super) fn engine_parts(scenario: &Scenario) -> Result<(EngineParts, Header), SetupError> {
+/// An engine, what only some engines have, and the header that says what the arguments resolved to.
+pub(super) struct Setup {
+    pub(super) parts: EngineParts,
+    /// Without those of the requests.
+    pub(super) features: Features,
+    pub(super) header: Header,
+}
+
+/// The engine a scenario asks for.
+pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     let graph = model::graph(&scenario.model)?;
     let chip = model::chip(&scenario.gpu)?;
     let mut args = scenario.engine_args.clone();
     args.insert("model".to_owned(), "scenario".into());
     let stages = stages(args.remove(PIPELINE))?;
+    let method = speculative::read(args.remove(speculative::ARGUMENT), scenario)?;
+    let max_loras = speculative::adapters(&mut args, scenario)?;
     let stated = read(Launch { args: Some(&args), ..Launch::default() })?;
-    let resolved = resolve_staged(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS }, stages)?;
-    let sized = size(&sizing_input(&resolved, kv_layers(&graph, &resolved, &chip)?, scenario.kv_bytes, NO_DEVICE)?)?;
+    let unpriced = Unpriced { stages, drafting: method.as_ref().map(Method::widths) };
+    let resolved = resolve_unpriced(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS }, &unpriced)?;
+    speculative::check(method.as_ref(), max_loras, &resolved, scenario)?;
+    let mut layers = kv_layers(&graph, &resolved, &chip)?;
+    (0..layers.len()).for_each(|index| layers[index].name = model::layer_name(&graph, index));
+    layers.extend(method.iter().flat_map(|method| method.layers(&layers)).collect::<Vec<_>>());
+    let names: Vec<String> = layers.iter().map(|layer| layer.name.clone()).collect();
+    let sized = size(&sizing_input(&resolved, layers, scenario.kv_bytes, NO_DEVICE)?)?;
     let scheduler = scheduler_config(&resolved, sized.config.max_model_len)?;
-    let config = header_config(&graph, &resolved, &sized, stages);
+    let speculation = method.as_ref().map(|method| method.speculation(&resolved, &sized, scenario)).transpose()?;
+    let config = HeaderConfig {
+        speculation: method.zip(speculation.as_ref()).map(|(method, speculation)| method.header(speculation)),
+        max_loras,
+        ..header_config(&graph, &resolved, &sized, (&names, stages))
+    };
     let header = Header { format: 1, scenario: scenario.name.clone(), scenario_sha256: scenario.sha256.clone(), config };
     let plan = plan(&sized, scheduler.max_concurrent_batches);
     let graphs = cuda_graphs(&resolved)?;
-    Ok((
-        EngineParts { plan, plan_id: PlanId(0), settings: Vec::new(), scheduler, kv: sized.config, graphs, cores: cores(&resolved) },
-        header,
-    ))
+    let parts =
+        EngineParts { plan, plan_id: PlanId(0), settings: Vec::new(), scheduler, kv: sized.config, graphs, cores: cores(&resolved) };
+    Ok(Setup { parts, features: Features { speculation, max_loras, requests: Vec::new() }, header })
 }
 
 /// `stages`: of a pipeline, whose first one's layers the header names, as upstream's scheduler does.
-fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, stages: u32) -> HeaderConfig {
-    let first_stage = graph.layer_count() / stages as usize;
+fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, (names, stages): (&[String], u32)) -> HeaderConfig {
+    let first_stage = names.len() / stages as usize;
     let latent = graph.layers().any(|block| matches!(block.attention, Kind::Latent(_)));
     let group = |group: &LayerGroup| HeaderGroup {
-        layers: group.layers.iter().filter(|layer| **layer < first_stage).map(|layer| model::layer_name(graph, *layer)).collect(),
+        layers: group.layers.iter().filter(|layer| **layer < first_stage).map(|layer| names[*layer].clone()).collect(),
         kind: match group.attention {
             Attention::Full if latent => "mla_attention",
             Attention::Full => "full_attention",
@@ -171,6 +222,8 @@ fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, stage
         cudagraph_mode: compilation.cudagraph_mode.as_str(),
         cudagraph_capture_sizes: compilation.cudagraph_capture_sizes.clone(),
         kv_groups: sized.groups.iter().map(group).collect(),
+        speculation: None,
+        max_loras: None,
     }
 }
 

@@ -26,11 +26,12 @@ pub enum UsageContext {
 pub(super) fn resolve(
     ledger: &mut Ledger<'_>,
     machine: Machine<'_>,
-    start: Start,
+    start: Start<'_>,
     max_model_len: u64,
 ) -> Result<SchedulerSettings, ConfigError> {
     let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
-    let async_scheduling = ledger.flag_or(Setting::AsyncScheduling, true, "nothing in this configuration rules it out");
+    let async_scheduling = async_scheduling(ledger, start)?;
+    let stages = start.unpriced.stages;
     let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, defaults(machine, start.usage), max_model_len, enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
@@ -54,9 +55,9 @@ pub(super) fn resolve(
         scheduler_reserve_full_isl: ledger.flag(Setting::SchedulerReserveFullIsl),
         watermark: ledger.real(Setting::Watermark),
         async_scheduling,
-        pipeline_stages: start.stages,
+        pipeline_stages: stages,
         // Model Runner V2: one batch per pipeline stage, and one more to overlap with.
-        max_concurrent_batches: if async_scheduling { start.stages + 1 } else { start.stages },
+        max_concurrent_batches: if async_scheduling { stages + 1 } else { stages },
         stream_interval: ledger.count(Setting::StreamInterval)?,
     };
     verify(&settings, max_model_len)?;
@@ -67,6 +68,19 @@ pub(super) fn resolve(
         ));
     }
     Ok(settings)
+}
+
+/// Whether a step is scheduled before the last one's output is known.
+fn async_scheduling(ledger: &mut Ledger<'_>, start: Start<'_>) -> Result<bool, ConfigError> {
+    let rules_it_out = start.unpriced.drafting.as_ref().is_some_and(|drafting| !drafting.asynchronous);
+    let rule = if rules_it_out { "this way of drafting does not support it" } else { "nothing in this configuration rules it out" };
+    let chosen = ledger.flag_or(Setting::AsyncScheduling, !rules_it_out, rule);
+    if chosen && rules_it_out {
+        let refusal = "async scheduling is only supported with EAGLE/MTP/Draft Model/NGram GPU/DSpark/DFlash kind of speculative \
+                       decoding, and not with disable_padded_drafter_batch=True";
+        return Err(ConfigError::Refused(refusal.to_owned()));
+    }
+    Ok(chosen)
 }
 
 /// Default tokens and requests of one step, by device memory.

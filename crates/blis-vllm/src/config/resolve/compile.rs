@@ -6,10 +6,10 @@
 
 use serde_json::Value;
 
-use super::Machine;
-use super::graphs::{Sizing, with_support};
+use super::graphs::{Sizing, decode_tiers, with_support};
 use super::ledger::{Ledger, count};
 use super::model::{GPT_OSS, has_blocked_weights, is_nvfp4};
+use super::{DraftWidths, Machine, Start};
 use crate::config::choices::{CompilationMode, CudagraphMode, GraphSupport};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{CompilationSettings, PassSettings, SchedulerSettings, custom_op_enabled};
@@ -17,7 +17,7 @@ use crate::config::setting::Setting;
 
 pub(super) fn resolve(
     ledger: &mut Ledger<'_>,
-    machine: Machine<'_>,
+    (machine, start): (Machine<'_>, Start<'_>),
     ranks: u32,
     scheduler: &SchedulerSettings,
     support: GraphSupport,
@@ -32,7 +32,11 @@ pub(super) fn resolve(
     if mode != CompilationMode::VllmCompile && !breakable {
         cudagraph_mode = cudagraph_mode.without_piecewise();
     }
-    let sizes = if cudagraph_mode == CudagraphMode::None { Vec::new() } else { sizes(ledger, machine, scheduler)? };
+    let sizes = if cudagraph_mode == CudagraphMode::None {
+        Vec::new()
+    } else {
+        sizes(ledger, machine, scheduler, start.unpriced.drafting.as_ref())?
+    };
     let (splits, cudagraph_mode) = splitting(ledger, mode, &passes, cudagraph_mode)?;
     let splits_at_attention = splits || breakable;
     let cudagraph_mode = with_support(cudagraph_mode, support, splits_at_attention)?;
@@ -181,7 +185,12 @@ fn stated_graph_mode(ledger: &mut Ledger<'_>, eager: bool, level: u64) -> Cudagr
     }
 }
 
-fn sizes(ledger: &mut Ledger<'_>, machine: Machine<'_>, scheduler: &SchedulerSettings) -> Result<Vec<u64>, ConfigError> {
+fn sizes(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    scheduler: &SchedulerSettings,
+    drafting: Option<&DraftWidths>,
+) -> Result<Vec<u64>, ConfigError> {
     let size_setting = ledger.either(Setting::CudagraphCaptureSizes, Setting::CompilationConfigCudagraphCaptureSizes)?;
     let ceiling_setting = ledger.either(Setting::MaxCudagraphCaptureSize, Setting::CompilationConfigMaxCudagraphCaptureSize)?;
     let sizes: Option<Vec<u64>> = match ledger.stated(size_setting) {
@@ -196,6 +205,8 @@ fn sizes(ledger: &mut Ledger<'_>, machine: Machine<'_>, scheduler: &SchedulerSet
         ceiling: stated_ceiling.or(own),
         sizes: sizes.as_deref(),
         max_num_seqs: scheduler.max_num_seqs,
+        drafts: drafting.map_or(0, |drafting| drafting.tokens.into()),
+        tiers: drafting.map_or_else(Vec::new, |drafting| decode_tiers(drafting, scheduler.max_num_seqs)),
         max_num_batched_tokens: scheduler.max_num_batched_tokens,
         blackwell: machine.family(10),
         interactivity: ledger.value(Setting::PerformanceMode).as_str() == Some("interactivity"),

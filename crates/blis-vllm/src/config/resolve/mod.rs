@@ -47,27 +47,52 @@ impl Machine<'_> {
 
 /// Resolves a launch line as the modelled release would at start-up.
 pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, ConfigError> {
-    resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, stages: 1 })
+    resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, unpriced: &Unpriced::NONE })
 }
 
-/// The same for a pipeline of some stages, which no line may state as long as stages have no price: `--pipeline-parallel-size`.
-pub fn resolve_staged(stated: &Stated, machine: Machine<'_>, stages: u32) -> Result<Resolved, ConfigError> {
-    resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, stages })
+/// The same with what no line may state as long as nothing prices it: `--pipeline-parallel-size`, `--speculative-config`.
+pub fn resolve_unpriced(stated: &Stated, machine: Machine<'_>, unpriced: &Unpriced) -> Result<Resolved, ConfigError> {
+    resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, unpriced })
 }
 
 /// The same for an engine that somebody else than the API server starts.
 pub fn resolve_for(stated: &Stated, machine: Machine<'_>, usage: UsageContext) -> Result<Resolved, ConfigError> {
-    resolve_as(stated, machine, Start { usage, stages: 1 })
+    resolve_as(stated, machine, Start { usage, unpriced: &Unpriced::NONE })
+}
+
+/// What a launch line may not state, since nothing prices it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unpriced {
+    /// Stages of the pipeline.
+    pub stages: u32,
+    /// How the engine drafts, if it does.
+    pub drafting: Option<DraftWidths>,
+}
+
+impl Unpriced {
+    /// Nothing of it.
+    pub const NONE: Self = Self { stages: 1, drafting: None };
+}
+
+/// What the start-up rules read of a speculative configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftWidths {
+    /// Most drafts of one request.
+    pub tokens: u8,
+    /// Whether asynchronous scheduling can run it.
+    pub asynchronous: bool,
+    /// Ranges of requests of a step, each with its drafts, where those decide.
+    pub by_batch: Option<Vec<(u32, u32, u8)>>,
 }
 
 /// What no launch line states.
 #[derive(Debug, Clone, Copy)]
-struct Start {
+struct Start<'a> {
     usage: UsageContext,
-    stages: u32,
+    unpriced: &'a Unpriced,
 }
 
-fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start) -> Result<Resolved, ConfigError> {
+fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result<Resolved, ConfigError> {
     let mut ledger = Ledger::new(&stated.statements);
     let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine)?;
     let data_parallel = parallel::data_parallel(&mut ledger, machine, tensor_parallel_size)?;
@@ -80,7 +105,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start) -> Result<Res
     let scheduler = batch::resolve(&mut ledger, machine, start, cache.max_model_len)?;
     let attention = attention::resolve(&mut ledger, machine, tensor_parallel_size, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
-    let compilation = compile::resolve(&mut ledger, machine, tensor_parallel_size, &scheduler, attention.graph_support)?;
+    let compilation = compile::resolve(&mut ledger, (machine, start), tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;
     let model_runner_v2 = ledger.flag_or(Setting::VllmUseV2ModelRunner, true, "on for what is modelled");
     let (explained, notes) = ledger.finish();

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
+use crate::sched::features::Features;
+use crate::sched::speculation::{Profile, Speculation};
 
 /// Tokens of the longest sequence: a pool holds at least one.
 const MAX_MODEL_LEN: u32 = 96;
@@ -16,6 +18,24 @@ fn groups() -> impl Strategy<Value = Vec<Attention>> {
         Just(vec![window(20), Attention::Full]),
         Just(vec![Attention::Full, window(40), window(40), window(17)]),
     ]
+}
+
+/// Drafting of every shape, or none.
+fn features(groups: usize) -> impl Strategy<Value = Features> {
+    // No wider than the smallest budget and the smallest part of a prompt.
+    let shape = (1_u8..4, 0_u32..9, 0_u32..2, 0_u32..4, any::<bool>(), 0_u32..1001, any::<bool>());
+    prop::option::of(shape).prop_map(move |shape| {
+        let speculation = shape.map(|(tokens, lookahead, prefill_lookahead, draft_slots, drops, rate, by_batch)| Speculation {
+            tokens,
+            lookahead,
+            prefill_lookahead,
+            draft_slots,
+            drops: vec![drops; groups],
+            by_batch: by_batch.then(|| (0..8).map(|index| tokens.saturating_sub(index)).collect()),
+            profile: Profile { seed: 3, accepted_permille: vec![rate], forbidden_permille: 0 },
+        });
+        Features { speculation, ..Features::default() }
+    })
 }
 
 fn configs() -> impl Strategy<Value = (SchedulerConfig, KvConfig)> {
@@ -67,8 +87,12 @@ proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_request_ends_and_every_block_comes_back((scheduler, kv) in configs(), asks in asks(), aborted in prop::collection::vec((0_u32..14, 0_u32..60), 0..3)) {
+    fn every_request_ends_and_every_block_comes_back(((scheduler, kv), features) in configs().prop_flat_map(|parts| {
+        let features = features(parts.1.groups.len());
+        (Just(parts), features)
+    }), asks in asks(), aborted in prop::collection::vec((0_u32..14, 0_u32..60), 0..3)) {
         let mut bench = Bench::new(scheduler, kv);
+        bench.scheduler.set_features(features);
         let mut arrivals: VecDeque<_> = asks.into_iter().collect();
         let mut step = 0;
         while !arrivals.is_empty() || bench.scheduler.has_requests() {
