@@ -11,6 +11,7 @@ import mocks
 import json
 import queue
 import tempfile
+import types
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -21,12 +22,15 @@ from vllm.lora.request import LoRARequest
 from vllm.model_executor.layers.attention.attention import Attention
 from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm.model_executor.layers.mamba.abstract import MambaBase
+from vllm.model_executor.layers.mamba.mamba_mixer2 import MambaMixer2
+from vllm.model_executor.models import ModelRegistry
 from vllm.platforms import current_platform
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.torch_utils import kv_cache_dtype_str_to_dtype
 from vllm.v1.attention.backend import AttentionType
-from vllm.v1.attention.backends.registry import AttentionBackendEnum
+from vllm.v1.attention.backends.registry import AttentionBackendEnum, MambaAttentionBackendEnum
 from vllm.v1.attention.selector import get_attn_backend
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreRequest, EngineCoreRequestType
@@ -104,6 +108,45 @@ class LatentLayer(AttentionLayerBase):
         return self.attn_backend
 
 
+class StateLayer(MambaBase):
+    """One layer that keeps a state, likewise; its shape and types are what the model's class says of its configuration."""
+
+    def __init__(self, vllm_config, mamba_type) -> None:
+        model_class, _ = ModelRegistry.resolve_model_cls(
+            vllm_config.model_config.architecture, model_config=vllm_config.model_config
+        )
+        self._shape = tuple(model_class.get_mamba_state_shape_from_config(vllm_config))
+        self._dtype = tuple(model_class.get_mamba_state_dtype_from_config(vllm_config))
+        self._type = mamba_type
+
+    @property
+    def mamba_type(self):
+        return self._type
+
+    def get_state_shape(self):
+        return self._shape
+
+    def get_state_dtype(self):
+        return self._dtype
+
+
+class Mamba2Layer(StateLayer):
+    """Mamba-2's, which adds its checkpoints."""
+
+    def get_kv_cache_spec(self, vllm_config):
+        return mamba2_spec(self, vllm_config)
+
+
+def mamba2_spec(layer, vllm_config):
+    """Upstream's own method, whose call of the base class is bound to upstream's class."""
+    bound = types.FunctionType(
+        MambaMixer2.get_kv_cache_spec.__code__,
+        MambaMixer2.get_kv_cache_spec.__globals__,
+        closure=(types.CellType(Mamba2Layer),),
+    )
+    return bound(layer, vllm_config)
+
+
 def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
     """Transcription of the model files: layer names, and which layers have a sliding window."""
     config = vllm_config.model_config.hf_text_config
@@ -116,6 +159,16 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
             layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, None, False)
         elif config.model_type == "deepseek_v3":
             layers[f"model.layers.{index}.self_attn.attn"] = LatentLayer(vllm_config)
+        elif config.model_type == "qwen3_next":
+            if config.layer_types[index] == "linear_attention":
+                layers[f"model.layers.{index}.linear_attn"] = StateLayer(vllm_config, MambaAttentionBackendEnum.GDN_ATTN)
+            else:
+                layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, None, False)
+        elif config.model_type == "nemotron_h":
+            if config.hybrid_override_pattern[index] == "M":
+                layers[f"model.layers.{index}.mixer"] = Mamba2Layer(vllm_config, MambaAttentionBackendEnum.MAMBA2)
+            else:
+                layers[f"model.layers.{index}.mixer.attn"] = AttentionLayer(vllm_config, None, False)
         else:
             raise ValueError(f"model_type {config.model_type} has no transcription of its layers here")
     return layers

@@ -59,6 +59,32 @@ MODELS = {
         **_HEADS,
         "num_key_value_heads": 4,
     },
+    "tiny-delta": {
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "num_hidden_layers": 8,
+        "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 2,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+        "linear_conv_kernel_dim": 4,
+        "num_experts": 0,
+        **_HEADS,
+    },
+    "tiny-mamba2": {
+        "architectures": ["NemotronHForCausalLM"],
+        "model_type": "nemotron_h",
+        "num_hidden_layers": 5,
+        "layers_block_type": ["mamba", "attention", "mamba", "mamba", "attention"],
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "n_groups": 2,
+        "ssm_state_size": 16,
+        "conv_kernel": 4,
+        "chunk_size": 128,
+        **_HEADS,
+    },
 }
 
 

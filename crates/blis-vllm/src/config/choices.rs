@@ -48,6 +48,30 @@ choice! {
 }
 
 choice! {
+    /// Which states of layers that keep one are cached.
+    MambaCacheMode {
+        /// Those at block ends, which prompts resume from.
+        Align = "align",
+        /// None beside the running one.
+        None = "none",
+    }
+}
+
+choice! {
+    /// How such layers keep what they keep.
+    MambaDtype {
+        /// As activations are, or as something else says.
+        Auto = "auto",
+        /// 32-bit float.
+        Float32 = "float32",
+        /// IEEE half precision.
+        Float16 = "float16",
+        /// bfloat16.
+        Bfloat16 = "bfloat16",
+    }
+}
+
+choice! {
     /// How keys and values are stored.
     KvCacheDtype {
         /// As activations are.

@@ -23,14 +23,14 @@ mod value;
 
 pub use choices::{
     AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
-    LinearBackend, MatmulPrecision, MlaPrefillBackend, MoeBackend, MsaDecodeBackend, SchedulingPolicy,
+    LinearBackend, MambaCacheMode, MambaDtype, MatmulPrecision, MlaPrefillBackend, MoeBackend, MsaDecodeBackend, SchedulingPolicy,
 };
 pub use error::{ConfigError, Place};
 pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};
 pub use resolve::{DraftWidths, Machine, Unpriced, UsageContext, resolve, resolve_for, resolve_unpriced};
 pub use resolved::{
     AttentionSettings, BlockSparseSettings, CacheSettings, CompilationSettings, DataParallelSettings, Explained, KernelSettings,
-    PassSettings, Resolved, SchedulerSettings, Source,
+    PassSettings, Resolved, SchedulerSettings, Source, StateSettings,
 };
 pub use setting::Setting;
 pub use table::{Becomes, Estimation, Field, Former, Kind, StandIn, Status, fields, formerly as former_spellings};

@@ -5,9 +5,11 @@
 
 use std::fmt;
 
+use blis_contracts::format::FormatName;
+
 use super::choices::{
     AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
-    LinearBackend, MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
+    LinearBackend, MambaCacheMode, MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
 };
 use super::setting::Setting;
 
@@ -96,6 +98,25 @@ pub struct CacheSettings {
     pub prefix_cache_retention_interval: Option<u64>,
     /// Whether layers of different kinds share one kind of block.
     pub disable_hybrid_kv_cache_manager: bool,
+    /// Layers that keep a state; absent where there are none.
+    pub states: Option<StateSettings>,
+}
+
+/// How layers that keep a state instead of keys and values keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateSettings {
+    /// Which states are cached.
+    pub mode: MambaCacheMode,
+    /// Tokens that one block of states stands for.
+    pub block_size: u32,
+    /// Bytes of one layer's state on one rank.
+    pub state_bytes: u64,
+    /// The same with the padding that makes its page as large as that of attention.
+    pub page_bytes: u64,
+    /// How the tokens that the convolution reaches are kept.
+    pub conv_format: FormatName,
+    /// How the states of the heads are kept.
+    pub ssm_format: FormatName,
 }
 
 /// The scheduler's budgets and rules.

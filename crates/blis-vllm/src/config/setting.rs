@@ -45,6 +45,14 @@ pub enum Setting {
     PrefixCachingHashAlgo,
     /// `prefix_cache_retention_interval`
     PrefixCacheRetentionInterval,
+    /// `mamba_cache_dtype`
+    MambaCacheDtype,
+    /// `mamba_ssm_cache_dtype`
+    MambaSsmCacheDtype,
+    /// `mamba_block_size`
+    MambaBlockSize,
+    /// `mamba_cache_mode`
+    MambaCacheMode,
     /// `language_model_only`
     LanguageModelOnly,
     /// `max_num_batched_tokens`
@@ -204,6 +212,10 @@ impl Setting {
         Setting::EnablePrefixCaching,
         Setting::PrefixCachingHashAlgo,
         Setting::PrefixCacheRetentionInterval,
+        Setting::MambaCacheDtype,
+        Setting::MambaSsmCacheDtype,
+        Setting::MambaBlockSize,
+        Setting::MambaCacheMode,
         Setting::LanguageModelOnly,
         Setting::MaxNumBatchedTokens,
         Setting::MaxNumScheduledTokens,
@@ -295,6 +307,10 @@ impl Setting {
         "enable_prefix_caching",
         "prefix_caching_hash_algo",
         "prefix_cache_retention_interval",
+        "mamba_cache_dtype",
+        "mamba_ssm_cache_dtype",
+        "mamba_block_size",
+        "mamba_cache_mode",
         "language_model_only",
         "max_num_batched_tokens",
         "max_num_scheduled_tokens",

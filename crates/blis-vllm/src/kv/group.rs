@@ -2,9 +2,12 @@
 //!
 //! upstream: vllm `v1/core/single_type_kv_cache_manager.py::SingleTypeKVCacheManager`, `FullAttentionManager`, `SlidingWindowManager`
 //!
+//! What layers that keep a state do otherwise stands in [`super::mamba`].
+//!
 //! Left out: every other manager, blocks for externally computed tokens, the wider window of several drafting modules, tails kept for a request that is still
 //! being prefilled elsewhere.
 
+use super::chain::NodeId;
 use super::pool::BlockPool;
 use super::{BlockId, blocks_for};
 use crate::request::Slot;
@@ -19,6 +22,20 @@ pub enum Attention {
         /// Tokens a query sees.
         window: u32,
     },
+    /// A state that stands for every earlier token.
+    Mamba(MambaMode),
+}
+
+/// Which states of a layer that keeps one are in blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MambaMode {
+    /// The running one.
+    None,
+    /// The running one and those of block ends that are cached.
+    Align {
+        /// Whether the kernel writes the state of the last block end inside a prompt on its way, so that no step has to end there.
+        checkpoints: bool,
+    },
 }
 
 impl Attention {
@@ -27,11 +44,21 @@ impl Attention {
         GroupConfig { attention: self, block_size }
     }
 
+    /// Tokens whose blocks the next one needs, itself included; absent where it needs all. The state of the last computed token
+    /// stands for all before it.
+    pub(crate) const fn reach(self) -> Option<u32> {
+        match self {
+            Self::Full | Self::Mamba(MambaMode::None) => None,
+            Self::SlidingWindow { window } => Some(window),
+            Self::Mamba(MambaMode::Align { .. }) => Some(2),
+        }
+    }
+
     /// Tokens that the token after `computed` no longer sees.
     pub(crate) const fn skipped_tokens(self, computed: u32) -> u32 {
-        match self {
-            Self::Full => 0,
-            Self::SlidingWindow { window } => (computed + 1).saturating_sub(window),
+        match self.reach() {
+            None => 0,
+            Some(reach) => (computed + 1).saturating_sub(reach),
         }
     }
 
@@ -40,12 +67,29 @@ impl Attention {
     /// upstream: vllm `v1/kv_cache_interface.py::SlidingWindowSpec.max_admission_blocks_per_request`
     pub const fn admission_cap(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> Option<u32> {
         match self {
-            Self::Full => None,
+            Self::Full | Self::Mamba(_) => None,
             Self::SlidingWindow { window } => {
                 let held = (window - 1).saturating_add(max_in_flight_tokens);
                 let tokens = if held < max_model_len { held } else { max_model_len };
                 Some(blocks_for(tokens, block_size) + 1)
             }
+        }
+    }
+}
+
+impl Attention {
+    /// Most blocks one request of the greatest length takes.
+    ///
+    /// upstream: vllm `v1/kv_cache_interface.py::KVCacheSpec.max_memory_usage_bytes`
+    pub const fn blocks_per_request(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> u32 {
+        match self {
+            Self::Full => blocks_for(max_model_len, block_size),
+            Self::SlidingWindow { .. } => match self.admission_cap(block_size, max_in_flight_tokens, max_model_len) {
+                Some(cap) => cap,
+                None => blocks_for(max_model_len, block_size),
+            },
+            Self::Mamba(MambaMode::None) => 1,
+            Self::Mamba(MambaMode::Align { checkpoints }) => 2 + checkpoints as u32,
         }
     }
 }
@@ -85,6 +129,8 @@ pub struct Group {
     tables: Vec<Vec<BlockId>>,
     /// Leading blocks of each table whose contents have been considered for the cache.
     considered: Vec<u32>,
+    /// Contents that became findable in this step.
+    pub(super) cached_now: Vec<NodeId>,
 }
 
 impl Group {
@@ -92,7 +138,16 @@ impl Group {
     pub fn new(config: GroupConfig, max_in_flight_tokens: u32, max_model_len: u32) -> Self {
         let GroupConfig { attention, block_size } = config;
         let admission_cap = attention.admission_cap(block_size, max_in_flight_tokens, max_model_len);
-        Self { attention, block_size, admission_cap, drops: false, lag: 0, tables: Vec::new(), considered: Vec::new() }
+        Self {
+            attention,
+            block_size,
+            admission_cap,
+            drops: false,
+            lag: 0,
+            tables: Vec::new(),
+            considered: Vec::new(),
+            cached_now: Vec::new(),
+        }
     }
 
     /// Makes room for a drafter.
@@ -145,17 +200,24 @@ impl Group {
     /// The number of processed tokens at which the next block falls out of sight, given that `processed` have been accounted for.
     #[inline]
     pub const fn next_skip_at(&self, processed: u32) -> u32 {
-        match self.attention {
-            Attention::Full => u32::MAX,
-            Attention::SlidingWindow { window } => {
+        match self.attention.reach() {
+            None => u32::MAX,
+            Some(reach) => {
                 let skipped_blocks = self.attention.skipped_tokens(processed) / self.block_size;
-                (skipped_blocks + 1) * self.block_size + window - 1
+                (skipped_blocks + 1) * self.block_size + reach - 1
             }
         }
     }
 
-    /// Blocks that a request without any needs from the pool to hold `tokens`, `computed` of which are cached in `hits`.
-    pub fn blocks_to_admit(&self, pool: &BlockPool, tokens: u32, computed: u32, hits: &[BlockId], capped: bool) -> u32 {
+    /// Blocks that a request without any needs from the pool for a span whose computed tokens are cached in `hits`.
+    pub fn blocks_to_admit(&self, pool: &BlockPool, span: Span, hits: &[BlockId], capped: bool) -> u32 {
+        if self.waits_for_next_step(pool, hits) {
+            return pool.usable_blocks() + 2;
+        }
+        if let Attention::Mamba(MambaMode::Align { checkpoints }) = self.attention {
+            return self.aligned_to_admit(pool, span, hits, checkpoints);
+        }
+        let Span { tokens, computed, .. } = span;
         let mut required = blocks_for(tokens, self.block_size);
         if capped && let Some(cap) = self.admission_cap {
             required = required.min(cap);
@@ -167,9 +229,15 @@ impl Group {
         new + count_of(revived)
     }
 
-    /// Blocks that a request with a table needs to hold `tokens`.
-    pub fn blocks_to_grow(&self, slot: Slot, tokens: u32) -> u32 {
-        blocks_for(tokens, self.block_size).saturating_sub(self.table_length(slot))
+    /// Blocks that a request with a table needs for a span.
+    pub fn blocks_to_grow(&self, slot: Slot, span: Span) -> u32 {
+        let missing = blocks_for(span.tokens, self.block_size).saturating_sub(self.table_length(slot));
+        match self.attention {
+            Attention::Mamba(MambaMode::Align { checkpoints }) => {
+                missing.min(1 + u32::from(checkpoints && span.has_checkpoint(self.block_size)))
+            }
+            Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(MambaMode::None) => missing,
+        }
     }
 
     /// Starts a table with the cached blocks of a prefix of `computed` tokens.
@@ -185,10 +253,15 @@ impl Group {
         self.considered[slot.index()] = count(table);
     }
 
-    /// Extends a table to hold `tokens`. The caller has checked that the pool has the blocks.
-    pub fn extend(&mut self, pool: &mut BlockPool, slot: Slot, tokens: u32) {
-        for _ in 0..self.blocks_to_grow(slot, tokens) {
-            self.tables[slot.index()].push(pool.take());
+    /// Extends a table for a span. The caller has checked that the pool has the blocks.
+    pub fn extend(&mut self, pool: &mut BlockPool, slot: Slot, span: Span) {
+        let taken = self.blocks_to_grow(slot, span) as usize;
+        let table = &mut self.tables[slot.index()];
+        let length = (blocks_for(span.tokens, self.block_size) as usize).max(table.len() + taken);
+        // Only states leave a gap: block ends inside a step whose state nobody keeps.
+        table.resize(length - taken, BlockId::NULL);
+        for _ in 0..taken {
+            table.push(pool.take());
         }
     }
 
@@ -196,7 +269,13 @@ impl Group {
     pub fn remove_skipped(&mut self, pool: &mut BlockPool, slot: Slot, processed: u32) {
         let table = &mut self.tables[slot.index()];
         let skipped = ((self.attention.skipped_tokens(processed) / self.block_size) as usize).min(table.len());
-        let first = table[..skipped].iter().rposition(|block| block.is_null()).map_or(0, |last_null| last_null + 1);
+        let first = match self.attention {
+            // States lie between gaps.
+            Attention::Mamba(_) => table[..skipped].iter().position(|block| !block.is_null()).unwrap_or(skipped),
+            Attention::Full | Attention::SlidingWindow { .. } => {
+                table[..skipped].iter().rposition(|block| block.is_null()).map_or(0, |last_null| last_null + 1)
+            }
+        };
         pool.release(table[first..skipped].iter().rev().copied());
         table[first..skipped].fill(BlockId::NULL);
     }
@@ -217,9 +296,13 @@ impl Group {
             let block = self.tables[slot.index()][block_index as usize];
             if !block.is_null() && self.retains(block_index, policy) {
                 pool.cache(block, policy.contents[block_index as usize], index);
+                if matches!(self.attention, Attention::Mamba(_)) {
+                    self.cached_now.push(policy.contents[block_index as usize]);
+                }
             }
         }
         self.considered[slot.index()] = considered.max(full);
+        self.note_prompt_end(slot, full, policy);
     }
 
     /// Contiguous cached blocks that a hit needs at its end.
@@ -228,10 +311,10 @@ impl Group {
     }
 
     fn retains(&self, block: u32, policy: &CachePolicy<'_>) -> bool {
-        let Attention::SlidingWindow { window } = self.attention else { return true };
+        let Some(reach) = self.attention.reach() else { return true };
         // What is dropped lies behind the boundary.
         let beyond = u32::from(self.drops);
-        let need = Self::blocks_for_hit(window, self.block_size) + beyond;
+        let need = Self::blocks_for_hit(reach, self.block_size) + beyond;
         let ends_a_segment = |tokens: u32| {
             let per_segment = tokens / self.block_size;
             need >= per_segment || (block >= beyond && (block - beyond) % per_segment >= per_segment - need)
@@ -253,11 +336,22 @@ impl Group {
     }
 }
 
+/// The tokens a request needs slots for, and where its prompt ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Tokens computed before.
+    pub computed: u32,
+    /// Tokens to have slots for, those included.
+    pub tokens: u32,
+    /// The token count from which a chunk is worth a checkpoint: the end of the prompt where only such states are retained, else 0.
+    pub prefill_end: u32,
+}
+
 /// What decides whether a full block becomes findable.
 #[derive(Debug, Clone, Copy)]
 pub struct CachePolicy<'a> {
     /// The content of each full block of the request.
-    pub contents: &'a [super::chain::NodeId],
+    pub contents: &'a [NodeId],
     /// The retention of sliding-window groups.
     pub retention: Retention,
     /// Token counts from which a later request can resume: those of a repeat of the prompt, and the end of a proven shared prefix.
@@ -302,7 +396,7 @@ mod tests {
     fn blocks_out_of_sight_return_last_first_and_only_once() {
         let mut pool = BlockPool::new(8, 1, true);
         let mut group = group(16);
-        group.extend(&mut pool, Slot(0), 64);
+        group.extend(&mut pool, Slot(0), Span { computed: 0, tokens: 64, prefill_end: 0 });
         group.remove_skipped(&mut pool, Slot(0), 47);
         assert_eq!(group.table(Slot(0)), [0, 0, 3, 4].map(BlockId));
         let order: Vec<_> = pool.free_order().map(|block| block.0).collect();

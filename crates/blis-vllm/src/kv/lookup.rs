@@ -60,7 +60,7 @@ impl Lookup {
                 None => classes.push(Class { attention: group.attention, groups: vec![index], drops: group.drops() }),
             }
         }
-        classes.sort_by_key(|class| class.attention != Attention::Full);
+        classes.sort_by_key(|class| class.attention.reach().is_some());
         Self { classes, block_size, alone: groups.len() == 1 }
     }
 
@@ -77,13 +77,13 @@ impl Lookup {
         let mut full_tokens = None;
         // Every class accepts the candidate or shortens it; a shortened candidate is tried again on the classes before. With full
         // attention and one window, the window's answer is final, since full attention has every shorter prefix too.
-        let one_pass = self.classes.len() == 2 && self.classes[0].attention == Attention::Full;
+        let one_pass = self.classes.len() == 2 && self.classes[0].attention.reach().is_none();
         // Classes that have left out their last block for the present candidate: they do so once, having looked one block further.
         let mut left_out = vec![false; if self.classes.iter().any(|class| class.drops) { self.classes.len() } else { 0 }];
         loop {
             let mut candidate = tokens;
             for (index, class) in self.classes.iter().enumerate() {
-                if let (Attention::Full, Some(found)) = (class.attention, full_tokens) {
+                if let (None, Some(found)) = (class.attention.reach(), full_tokens) {
                     candidate = candidate.min(found);
                     continue;
                 }
@@ -96,7 +96,7 @@ impl Lookup {
                 } else if found < candidate {
                     left_out.fill(false);
                 }
-                if class.attention == Attention::Full {
+                if class.attention.reach().is_none() {
                     full_tokens = Some(found);
                 }
                 candidate = found;
@@ -109,7 +109,7 @@ impl Lookup {
             }
         }
         let kept = (tokens / self.block_size) as usize;
-        for class in self.classes.iter().filter(|class| class.attention == Attention::Full) {
+        for class in self.classes.iter().filter(|class| class.attention.reach().is_none()) {
             class.groups.iter().for_each(|group| hit.blocks[*group].truncate(kept));
         }
         hit.tokens = tokens;
@@ -118,10 +118,10 @@ impl Lookup {
 
     /// The longest prefix of at most `limit` tokens that the groups of a class have, less its last block where that is dropped.
     fn find_in(&self, class: &Class, sought: Sought<'_>, limit: u32, drops: bool, hit: &mut Hit) -> u32 {
-        let found = match class.attention {
-            Attention::Full => self.find_full(class, sought, limit, hit),
-            Attention::SlidingWindow { window } => {
-                let need = Group::blocks_for_hit(window, self.block_size) + u32::from(drops);
+        let found = match class.attention.reach() {
+            None => self.find_full(class, sought, limit, hit),
+            Some(reach) => {
+                let need = Group::blocks_for_hit(reach, self.block_size) + u32::from(drops);
                 self.find_window(class, need as usize, sought, limit, hit)
             }
         };

@@ -14,7 +14,7 @@ use blis_contracts::request::{Segment, TokenSource};
 
 use super::BlockId;
 use super::chain::{NodeId, Slice};
-use super::group::{CachePolicy, Group, GroupConfig, Retention};
+use super::group::{CachePolicy, Group, GroupConfig, Retention, Span};
 use super::lookup::{Hit, Lookup};
 use super::pool::BlockPool;
 use crate::request::{Progress, Slot, Status};
@@ -265,12 +265,13 @@ impl KvManager {
         let watermark = if gate.beside_others { self.config.watermark_blocks } else { 0 };
         if gate.full_sequence_must_fit {
             let full = progress.tokens.min(self.config.max_model_len);
-            if self.blocks_to_admit(full, hit, true) + watermark > self.pool.free_blocks() {
+            if self.blocks_to_admit(self.span(progress, hit, full), true) + watermark > self.pool.free_blocks() {
                 return false;
             }
         }
         let tokens = (hit + new_tokens + self.lookahead).min(self.config.max_model_len);
-        if self.blocks_to_admit(tokens, hit, false) + watermark > self.pool.free_blocks() {
+        let span = self.span(progress, hit, tokens);
+        if self.blocks_to_admit(span, false) + watermark > self.pool.free_blocks() {
             return false;
         }
         if hit > 0 {
@@ -279,7 +280,7 @@ impl KvManager {
             }
         }
         for group in &mut self.groups {
-            group.extend(&mut self.pool, slot, tokens);
+            group.extend(&mut self.pool, slot, span);
         }
         self.cache(slot, progress, (hit + new_tokens).min(progress.tokens));
         self.refresh_edges(slot, progress, hit);
@@ -306,11 +307,12 @@ impl KvManager {
             }
         }
         let slots = (tokens + self.lookahead).min(self.config.max_model_len);
-        let needed: u32 = self.groups.iter().map(|group| group.blocks_to_grow(slot, slots)).sum();
+        let span = self.span(progress, progress.computed, slots);
+        let needed: u32 = self.groups.iter().map(|group| group.blocks_to_grow(slot, span)).sum();
         let fits = needed <= self.pool.free_blocks();
         if fits {
             for group in &mut self.groups {
-                group.extend(&mut self.pool, slot, slots);
+                group.extend(&mut self.pool, slot, span);
             }
             self.cache(slot, progress, tokens.min(progress.tokens));
         }
@@ -346,8 +348,22 @@ impl KvManager {
         }
     }
 
-    fn blocks_to_admit(&self, tokens: u32, computed: u32, capped: bool) -> u32 {
-        let need = |(group, hits): (&Group, &Vec<BlockId>)| group.blocks_to_admit(&self.pool, tokens, computed, hits, capped);
+    /// A step begins: what was cached before it can be read in it.
+    pub fn new_step_starts(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.cached_now.clear());
+    }
+
+    /// Where every chunk's state is retained, every chunk is worth a checkpoint; else only the one that ends the prompt.
+    fn span(&self, progress: &Progress, computed: u32, tokens: u32) -> Span {
+        let prefill_end = match self.config.retention {
+            Retention::Replay => progress.prompt.max(progress.tokens - 1),
+            Retention::Dense | Retention::Interval(_) => 0,
+        };
+        Span { computed, tokens, prefill_end }
+    }
+
+    fn blocks_to_admit(&self, span: Span, capped: bool) -> u32 {
+        let need = |(group, hits): (&Group, &Vec<BlockId>)| group.blocks_to_admit(&self.pool, span, hits, capped);
         self.groups.iter().zip(&self.hit.blocks).map(need).sum()
     }
 
@@ -386,8 +402,11 @@ impl KvManager {
     }
 
     fn refresh_edges(&self, slot: Slot, progress: &mut Progress, processed: u32) {
+        // While a request holds the state its prompt's end is found by, each of its steps matters to others.
+        let noted = self.pool.caching() && self.groups.iter().any(|group| group.holds_prompt_end(slot, progress.prompt - 1));
+        let capacity = self.groups.iter().map(|group| group.capacity(slot)).min().unwrap_or(u32::MAX);
         progress.edges = Edges {
-            capacity: self.groups.iter().map(|group| group.capacity(slot)).min().unwrap_or(u32::MAX),
+            capacity: if noted { 0 } else { capacity },
             cache_at: self.cache_at(slot),
             skip_at: self.groups.iter().map(|group| group.next_skip_at(processed)).min().unwrap_or(u32::MAX),
         };

@@ -110,6 +110,11 @@ impl BlockPool {
         block
     }
 
+    /// What a block is findable by; nothing for the placeholder and for blocks that keep nothing.
+    pub(super) fn content(&self, block: BlockId) -> Option<NodeId> {
+        self.blocks.get(block.index()).map(|block| block.content).filter(|content| *content != NodeId::ROOT)
+    }
+
     /// Adds a holder to a cached block.
     pub fn touch(&mut self, block: BlockId) {
         if block.is_null() {

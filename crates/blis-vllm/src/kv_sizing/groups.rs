@@ -52,7 +52,7 @@ pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool, packs: bool) -> Re
         let config = first.attention.in_blocks(first.block_size);
         return Ok(vec![LayerGroup::new(layers, (0..layers.len()).collect(), config)]);
     }
-    let differs = |layer: &&LayerKv| layer.page_bytes != first.page_bytes || layer.block_size != first.block_size;
+    let differs = |layer: &&LayerKv| layer.page_bytes != first.page_bytes;
     if let Some(other) = layers.iter().find(differs) {
         return if packs && !disable_hybrid {
             Ok(packed::groups(layers))
@@ -65,14 +65,18 @@ pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool, packs: bool) -> Re
             })
         };
     }
-    let mut buckets: Vec<(Attention, Vec<usize>)> = Vec::new();
+    let mut buckets: Vec<(GroupConfig, Vec<usize>)> = Vec::new();
     for (index, layer) in layers.iter().enumerate() {
-        match buckets.iter_mut().find(|(attention, _)| *attention == layer.attention) {
+        let config = layer.attention.in_blocks(layer.block_size);
+        match buckets.iter_mut().find(|(other, _)| *other == config) {
             Some((_, members)) => members.push(index),
-            None => buckets.push((layer.attention, vec![index])),
+            None => buckets.push((config, vec![index])),
         }
     }
     if buckets.len() > 1 && disable_hybrid {
+        if buckets.iter().any(|(config, _)| matches!(config.attention, Attention::Mamba(_))) {
+            return Err(KvSizingError::CannotPromote);
+        }
         return promote(layers, &buckets);
     }
     let smallest = buckets.iter().map(|(_, members)| members.len()).min().unwrap_or(0);
@@ -80,20 +84,20 @@ pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool, packs: bool) -> Re
     // A little padding is better than halving the groups: "a little" is less than half as many layers again.
     let size = if 2 * largest < 3 * smallest { largest } else { smallest };
     let mut groups = Vec::new();
-    for (attention, members) in buckets {
+    for (config, members) in buckets {
         let count = members.len().div_ceil(size);
         for offset in 0..count {
             let members = members.iter().copied().skip(offset).step_by(count).collect();
-            groups.push(LayerGroup::new(layers, members, attention.in_blocks(first.block_size)));
+            groups.push(LayerGroup::new(layers, members, config));
         }
     }
     Ok(groups)
 }
 
 /// One group with blocks for every token, where the layers differ only in one window.
-fn promote(layers: &[LayerKv], buckets: &[(Attention, Vec<usize>)]) -> Result<Vec<LayerGroup>, KvSizingError> {
-    let mut windows = buckets.iter().filter_map(|(attention, _)| window(*attention));
-    let has_full = buckets.iter().any(|(attention, _)| *attention == Attention::Full);
+fn promote(layers: &[LayerKv], buckets: &[(GroupConfig, Vec<usize>)]) -> Result<Vec<LayerGroup>, KvSizingError> {
+    let mut windows = buckets.iter().filter_map(|(config, _)| window(config.attention));
+    let has_full = buckets.iter().any(|(config, _)| config.attention == Attention::Full);
     match (has_full, windows.next(), windows.next()) {
         (true, window, None) => {
             let group = LayerGroup::new(layers, (0..layers.len()).collect(), Attention::Full.in_blocks(layers[0].block_size));
@@ -106,7 +110,7 @@ fn promote(layers: &[LayerKv], buckets: &[(Attention, Vec<usize>)]) -> Result<Ve
 
 fn window(attention: Attention) -> Option<u32> {
     match attention {
-        Attention::Full => None,
+        Attention::Full | Attention::Mamba(_) => None,
         Attention::SlidingWindow { window } => Some(window),
     }
 }

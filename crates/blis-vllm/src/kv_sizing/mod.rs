@@ -14,7 +14,6 @@ mod tests;
 
 use groups::{LayerGroup, group_layers};
 
-use crate::kv::blocks_for;
 use crate::kv::group::{Attention, Retention};
 use crate::kv::manager::KvConfig;
 
@@ -209,10 +208,7 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
 
 /// Blocks that one request of `max_model_len` tokens takes at most, over all groups.
 fn blocks_per_request(input: &SizingInput, groups: &[LayerGroup], max_model_len: u32) -> u32 {
-    let blocks = |group: &LayerGroup| {
-        let cap = group.attention.admission_cap(group.block_size, input.max_in_flight_tokens, max_model_len);
-        cap.unwrap_or_else(|| blocks_for(max_model_len, group.block_size))
-    };
+    let blocks = |group: &LayerGroup| group.attention.blocks_per_request(group.block_size, input.max_in_flight_tokens, max_model_len);
     groups.iter().map(blocks).sum()
 }
 

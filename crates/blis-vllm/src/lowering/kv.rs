@@ -9,7 +9,7 @@ use blis_contracts::plan::KvGroup;
 use blis_contracts::units::{BytesPerRank, Tokens};
 
 use super::site::Site;
-use super::{LoweringError, block_sparse, compressed, compressed_kv};
+use super::{LoweringError, block_sparse, compressed, compressed_kv, recurrent};
 use crate::config::Resolved;
 use crate::kv::group::Attention;
 use crate::kv_sizing::LayerKv;
@@ -29,11 +29,14 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
     }
     let block_size = site.resolved.cache.block_size;
     let layer = |(index, block): (usize, &blis_contracts::model::LayerBlock)| {
+        if let Some(state) = recurrent::state(site, index, &block.attention) {
+            return vec![state];
+        }
         let (elements, window) = match &block.attention {
             // Keys and values.
             Kind::GroupedQuery(attention) => (2 * u64::from(site.kv_heads(attention)) * u64::from(attention.head_dim), attention.window),
             Kind::Latent(attention) => (u64::from(attention.cached()), None),
-            Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => unreachable!("refused when the site was made"),
+            Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => unreachable!("handled by other files"),
         };
         let kind = window.map_or(Attention::Full, |window| Attention::SlidingWindow { window });
         let page_bytes = u64::from(block_size) * site.kv_format().stored_bytes(1, elements);

@@ -25,6 +25,7 @@ mod linear;
 mod names;
 mod pass;
 mod pool;
+mod recurrent;
 mod site;
 mod weights;
 
@@ -92,5 +93,9 @@ pub enum LoweringError {
 
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
+    if resolved.cache.states.is_some() {
+        let reason = "has layers that keep a state instead of attending".to_owned();
+        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+    }
     pool::plan(&site::Site::new(model, resolved, chip)?)
 }

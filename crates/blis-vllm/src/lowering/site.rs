@@ -77,12 +77,8 @@ impl<'a> Site<'a> {
                     }
                 }
                 Attention::Latent(attention) => site.check_width("a number of query heads", attention.query_heads.into())?,
-                // `compressed` checks these.
-                Attention::Compressed(_) => {}
-                Attention::GatedDelta(_) | Attention::Mamba2(_) => {
-                    let reason = "has layers that keep a state instead of attending".to_owned();
-                    return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
-                }
+                // `compressed` checks the first, the configuration has checked the others.
+                Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => {}
             }
             match &block.feed_forward {
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,

@@ -76,7 +76,13 @@ impl Scheduler {
             cov_mark::hit!(prompt_not_chunked);
             return Err(Barrier::TokenBudget);
         }
-        let tokens = self.keep_off_the_end(self.requests.progress(slot), cached, wanted.min(budgets.left()));
+        let allowed = wanted.min(budgets.left());
+        let cut = self.cut_at_states(self.requests.progress(slot), cached, allowed);
+        if cut == 0 {
+            cov_mark::hit!(chunk_too_small_for_a_state);
+            return Err(Barrier::TokenBudget);
+        }
+        let tokens = self.keep_off_the_end(self.requests.progress(slot), cached, cut);
         if tokens == 0 {
             return Err(Barrier::TokenBudget);
         }

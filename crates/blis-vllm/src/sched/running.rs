@@ -105,7 +105,8 @@ impl Scheduler {
         }
         let wanted = progress.tokens + u32::from(progress.drafts) + progress.placeholders - progress.computed;
         let room = (self.config.max_model_len - 1).saturating_sub(progress.computed);
-        let tokens = budgets.cut_long_prefill(wanted).min(budgets.left()).min(room);
+        let allowed = budgets.cut_long_prefill(wanted).min(budgets.left()).min(room);
+        let tokens = self.cut_at_states(progress, progress.computed, allowed);
         self.keep_off_the_end(progress, progress.computed, tokens)
     }
 

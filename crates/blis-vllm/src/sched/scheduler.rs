@@ -10,6 +10,7 @@ use super::batch::Batch;
 use super::features::Features;
 use super::queue::{Policy, WaitingQueue};
 use super::speculation::DraftStats;
+use crate::kv::mamba::{AlignedSplit, Chunk};
 use crate::kv::manager::{Drafting, KvConfig, KvManager};
 use crate::request::{Identity, Progress, Refusal, Requests, Slot, Status};
 
@@ -102,12 +103,15 @@ pub struct Scheduler {
     pub(crate) now: SimTime,
     /// Requests whose grammar has failed and that have not been ended for it.
     pub(super) failed: Vec<Slot>,
+    /// Where prompts are cut; absent where no layer's states are cached.
+    split: Option<AlignedSplit>,
 }
 
 impl Scheduler {
     /// A scheduler without requests.
     pub fn new(config: SchedulerConfig, kv: KvConfig) -> Self {
         let waiting = WaitingQueue::new(config.policy);
+        let split = AlignedSplit::of(kv.groups.iter().map(|group| (group.attention, group.block_size)));
         Self {
             config,
             requests: Requests::default(),
@@ -125,6 +129,7 @@ impl Scheduler {
             draft_stats: DraftStats::default(),
             now: SimTime::ZERO,
             failed: Vec::new(),
+            split,
         }
     }
 
@@ -180,6 +185,7 @@ impl Scheduler {
     /// `throttled`: cores in lockstep leave prompts for a later step, unless there were too many of them at the last one that took any.
     pub fn schedule(&mut self, batch: &mut Batch, throttled: bool) {
         batch.clear();
+        self.kv.new_step_starts();
         self.steps += 1;
         let decoding = |slot: &Slot| !self.requests.progress(*slot).prefilling;
         let only_decodes = throttled && !self.prompts_held_up && self.running.iter().any(decoding);
@@ -226,6 +232,14 @@ impl Scheduler {
                 progress.not_before = self.steps + self.config.pipeline_stages;
             }
         }
+    }
+
+    /// Cuts a chunk so that it ends at a state worth caching, where layers keep states; none where it must wait for a larger one.
+    pub(super) fn cut_at_states(&self, progress: &Progress, start: u32, tokens: u32) -> u32 {
+        let Some(split) = self.split else { return tokens };
+        let threshold = self.config.long_prefill_token_threshold;
+        let most = if threshold > 0 { threshold.min(self.config.max_num_scheduled_tokens) } else { self.config.max_num_scheduled_tokens };
+        split.cut(Chunk { start, tokens, prompt: progress.prompt, known: progress.tokens, junction: progress.junction, most })
     }
 
     pub(super) fn output(&self, slot: Slot, gained: u32, finished: Option<FinishReason>) -> Output {

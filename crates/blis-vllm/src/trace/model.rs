@@ -1,12 +1,12 @@
 //! A scenario's model and accelerator as the port's own types.
 //!
-//! The oracle transcribes the same few model files: layer names, and which layers have a window.
+//! The oracle transcribes the same few model files: layer names, and which layers have a window or keep a state.
 
 use blis_contracts::chip::{Chip, CitationKind, Cited};
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{
-    Attention, DenseFeedForward, Derivation, FeedForward, GroupedQueryAttention, LatentAttention, LayerBlock, MixtureOfExperts, ModelGraph,
-    ParameterCount, StackRun,
+    Attention, DenseFeedForward, Derivation, FeedForward, GatedDelta, GroupedQueryAttention, LatentAttention, LayerBlock, Mamba2,
+    MixtureOfExperts, ModelGraph, ParameterCount, StackRun,
 };
 use blis_contracts::units::{BytesPerRank, BytesPerSecond};
 use indexmap::IndexMap;
@@ -23,14 +23,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         let value = config.get(key).and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok());
         value.ok_or_else(|| SetupError::model(format!("{key} is not a count")))
     };
-    let (architecture, has_window) = match config.get("model_type").and_then(Value::as_str).unwrap_or_default() {
-        "gpt_oss" => ("GptOssForCausalLM", true),
-        "llama" => ("LlamaForCausalLM", false),
-        "qwen3" => ("Qwen3ForCausalLM", false),
-        "qwen3_moe" => ("Qwen3MoeForCausalLM", false),
-        "deepseek_v3" => ("DeepseekV3ForCausalLM", false),
-        other => return Err(SetupError::model(format!("model_type {other:?} has no transcription of its layers"))),
-    };
+    let (architecture, has_window) = architecture(&config)?;
     let window = if has_window { Some(count("sliding_window")?) } else { None };
     let (query_heads, kv_heads, head_dim) = (count("num_attention_heads")?, count("num_key_value_heads")?, count("head_dim")?);
     // Whether there are experts decides how engine cores keep step; what they are does not matter.
@@ -60,11 +53,20 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         feed_forward: feed_forward.clone(),
         norms: 2,
     };
-    let kind = |index: u32| if has_window && index.is_multiple_of(2) { "window" } else { "full" };
+    let states = states(&config, architecture)?;
+    let kind = |index: u32| match states.get(index as usize) {
+        Some(true) => "state",
+        _ if has_window && index.is_multiple_of(2) => "window",
+        Some(false) | None => "full",
+    };
     let run = |index| StackRun { cycle: vec![kind(index).to_owned()], times: 1 };
     let mut blocks = IndexMap::from([("full".to_owned(), block(None))]);
     if has_window {
         blocks.insert("window".to_owned(), block(window));
+    }
+    if !states.is_empty() {
+        let attention = if architecture == MAMBA2 { mamba2(&count)? } else { gated_delta(&count)? };
+        blocks.insert("state".to_owned(), LayerBlock { attention, ..block(None) });
     }
     Ok(ModelGraph {
         name: "scenario".to_owned(),
@@ -85,6 +87,66 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         encoders: Vec::new(),
         parameters: ParameterCount { total: 1, active: 1, active_leaves_out: Vec::new(), published: None },
     })
+}
+
+/// The class of a model, and whether some of its layers have a window.
+fn architecture(config: &Map<String, Value>) -> Result<(&'static str, bool), SetupError> {
+    Ok(match config.get("model_type").and_then(Value::as_str).unwrap_or_default() {
+        "gpt_oss" => ("GptOssForCausalLM", true),
+        "llama" => ("LlamaForCausalLM", false),
+        "qwen3" => ("Qwen3ForCausalLM", false),
+        "qwen3_moe" => ("Qwen3MoeForCausalLM", false),
+        "deepseek_v3" => ("DeepseekV3ForCausalLM", false),
+        "qwen3_next" => (DELTA, false),
+        "nemotron_h" => (MAMBA2, false),
+        other => return Err(SetupError::model(format!("model_type {other:?} has no transcription of its layers"))),
+    })
+}
+
+/// The architecture of a hybrid of gated delta rules and attention.
+const DELTA: &str = "Qwen3NextForCausalLM";
+
+/// The architecture of a hybrid of Mamba-2 and attention.
+const MAMBA2: &str = "NemotronHForCausalLM";
+
+/// Of each layer of a hybrid, whether it keeps a state; nothing for another model.
+fn states(config: &Map<String, Value>, architecture: &str) -> Result<Vec<bool>, SetupError> {
+    let (key, word) = match architecture {
+        DELTA => ("layer_types", "linear_attention"),
+        MAMBA2 => ("layers_block_type", "mamba"),
+        _ => return Ok(Vec::new()),
+    };
+    let kinds = config.get(key).and_then(Value::as_array).ok_or_else(|| SetupError::model(format!("{key} is not a list")))?;
+    Ok(kinds.iter().map(|kind| kind.as_str() == Some(word)).collect())
+}
+
+fn gated_delta(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<Attention, SetupError> {
+    Ok(Attention::GatedDelta(GatedDelta {
+        key_heads: count("linear_num_key_heads")?,
+        value_heads: count("linear_num_value_heads")?,
+        key_dim: count("linear_key_head_dim")?,
+        value_dim: count("linear_value_head_dim")?,
+        conv_tokens: count("linear_conv_kernel_dim")?,
+        state_format: None,
+        input_format: PLAIN,
+        gates_format: PLAIN,
+        output_format: PLAIN,
+    }))
+}
+
+fn mamba2(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<Attention, SetupError> {
+    Ok(Attention::Mamba2(Mamba2 {
+        heads: count("mamba_num_heads")?,
+        head_dim: count("mamba_head_dim")?,
+        groups: count("n_groups")?,
+        state_dim: count("ssm_state_size")?,
+        conv_tokens: count("conv_kernel")?,
+        conv_bias: true,
+        chunk_tokens: count("chunk_size")?,
+        state_format: None,
+        input_format: PLAIN,
+        output_format: PLAIN,
+    }))
 }
 
 /// A width that any number of a node's ranks can share.
@@ -137,8 +199,16 @@ pub(super) fn prediction_layers(given: &Value) -> Result<u32, SetupError> {
 
 /// The name upstream gives the attention of a layer.
 pub(super) fn layer_name(graph: &ModelGraph, index: usize) -> String {
-    let module = if graph.architecture == "GptOssForCausalLM" { "attn" } else { "self_attn" };
-    format!("model.layers.{index}.{module}.attn")
+    let attends =
+        graph.layers().nth(index).is_some_and(|block| matches!(block.attention, Attention::GroupedQuery(_) | Attention::Latent(_)));
+    let module = match (graph.architecture.as_str(), attends) {
+        (DELTA, false) => "linear_attn",
+        (MAMBA2, false) => "mixer",
+        (MAMBA2, true) => "mixer.attn",
+        ("GptOssForCausalLM", _) => "attn.attn",
+        _ => "self_attn.attn",
+    };
+    format!("model.layers.{index}.{module}")
 }
 
 /// The accelerator: one of the oracle's stand-ins (`oracle/world.py`), or the properties stated.
@@ -213,13 +283,39 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
         Some("tiny-gptoss") => tiny("gpt_oss", 4),
         Some("tiny-qwen3") => tiny("qwen3", 2),
         Some("tiny-mla") => tiny_latent(),
+        Some("tiny-delta") => tiny_delta(),
+        Some("tiny-mamba2") => tiny_mamba2(),
         Some(other) => {
-            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla";
+            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla, tiny-delta, tiny-mamba2";
             return Err(SetupError::model(format!("unknown preset {other:?}; known are {known}")));
         }
     };
     config.extend(keys);
     Ok(config)
+}
+
+fn tiny_delta() -> Map<String, Value> {
+    let mut config = tiny("qwen3_next", 8);
+    let counts = [
+        ("linear_num_key_heads", 2),
+        ("linear_num_value_heads", 4),
+        ("linear_key_head_dim", 16),
+        ("linear_value_head_dim", 16),
+        ("linear_conv_kernel_dim", 4),
+    ];
+    config.extend(counts.map(|(key, value)| (key.to_owned(), Value::from(value))));
+    let linear = "linear_attention";
+    config.insert("layer_types".to_owned(), [linear, linear, linear, "full_attention"].repeat(2).into());
+    config
+}
+
+fn tiny_mamba2() -> Map<String, Value> {
+    let mut config = tiny("nemotron_h", 5);
+    let counts =
+        [("mamba_num_heads", 4), ("mamba_head_dim", 16), ("n_groups", 2), ("ssm_state_size", 16), ("conv_kernel", 4), ("chunk_size", 128)];
+    config.extend(counts.map(|(key, value)| (key.to_owned(), Value::from(value))));
+    config.insert("layers_block_type".to_owned(), ["mamba", "attention", "mamba", "mamba", "attention"].to_vec().into());
+    config
 }
 
 fn tiny_latent() -> Map<String, Value> {

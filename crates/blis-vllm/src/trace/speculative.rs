@@ -177,7 +177,9 @@ pub(super) fn check(method: Option<&Method>, max_loras: Option<u32>, resolved: &
     let Some(method) = method else { return Ok(()) };
     let scheduler = &resolved.scheduler;
     let width = u64::from(method.tokens) + 1;
-    let message = if staged {
+    let message = if resolved.cache.states.is_some() {
+        ": drafting beside layers that keep states (MambaManager) is not modelled".to_owned()
+    } else if staged {
         ": drafting in a pipeline is not modelled".to_owned()
     } else if method.by_batch.is_some() && cores > 1 {
         ".num_speculative_tokens_per_batch_size: upstream drops it with data parallelism".to_owned()

@@ -41,11 +41,6 @@ pub(super) fn resolve(
     if let Some(attention) = latent_attention(machine.model)? {
         return latent::resolve(ledger, machine, cache, attention);
     }
-    if recurrent(machine.model) {
-        return Err(ConfigError::Refused(
-            "some layers of this model keep a state instead of attending; their MambaManager is not modelled".to_owned(),
-        ));
-    }
     latent::refuse_its_settings(ledger)?;
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;
     let trtllm = ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention);
@@ -83,7 +78,7 @@ pub(super) fn resolve(
     Ok(AttentionSettings {
         backend,
         flash_attn_version,
-        graph_support: if block_sparse.is_some() { GraphSupport::UniformBatch.min(support) } else { support },
+        graph_support: if block_sparse.is_some() || recurrent(machine.model) { GraphSupport::UniformBatch.min(support) } else { support },
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: trtllm,
         indexer_kv_dtype: IndexerKvDtype::Auto,
@@ -113,17 +108,22 @@ pub(super) fn block_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, attentio
         ledger.derive(Setting::BlockSize, preferred, "the one that layers with an indexer read");
         return preferred;
     }
+    let preferred = kernel_block_size(machine, attention, cache);
+    ledger.derive(Setting::BlockSize, preferred, format!("what {} prefers", attention.backend));
+    preferred
+}
+
+/// Tokens of the smallest block the kernels of keys and values read, which the backend prefers too.
+pub(super) fn kernel_block_size(machine: Machine<'_>, attention: &AttentionSettings, cache: &CacheSettings) -> u32 {
     let head_size = attentions(machine.model).map(|layer| layer.head_dim).max().unwrap_or_default();
     let wide_pages = attention.backend == AttentionBackend::FlashAttn && attention.flash_attn_version == Some(4);
-    let preferred = if wide_pages && head_size == 256 && machine.family(10) {
+    if wide_pages && head_size == 256 && machine.family(10) {
         128
     } else if wide_pages && head_size == 512 && machine.family(9) && cache.kv_cache_dtype.is_quantized() {
         64
     } else {
         u32::try_from(DEFAULT_BLOCK_SIZE).expect("a small constant")
-    };
-    ledger.derive(Setting::BlockSize, preferred, format!("what {} prefers", attention.backend));
-    preferred
+    }
 }
 
 /// The backends in the order they are tried.

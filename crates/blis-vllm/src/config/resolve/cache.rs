@@ -36,6 +36,7 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<C
         prefix_caching_hash_algo: ledger.choice(Setting::PrefixCachingHashAlgo, HashAlgo::named),
         prefix_cache_retention_interval: retention(ledger)?,
         disable_hybrid_kv_cache_manager,
+        states: None,
     })
 }
 

@@ -11,6 +11,7 @@ mod cache;
 mod compile;
 mod compressed;
 mod graphs;
+mod hybrid;
 mod kernels;
 mod latent;
 mod ledger;
@@ -105,6 +106,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
     let scheduler = batch::resolve(&mut ledger, machine, start, cache.max_model_len)?;
     let attention = attention::resolve(&mut ledger, machine, tensor_parallel_size, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
+    hybrid::resolve(&mut ledger, machine, (tensor_parallel_size, dtype), &attention, &scheduler, &mut cache)?;
     let compilation = compile::resolve(&mut ledger, (machine, start), tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;
     let model_runner_v2 = ledger.flag_or(Setting::VllmUseV2ModelRunner, true, "on for what is modelled");
