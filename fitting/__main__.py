@@ -16,6 +16,8 @@ from entry import Report
 
 FAMILIES = ("gemm", "attention_prefill", "attention_decode", "latent", "gathered", "moe", "collective", "elementwise", "sampling",
             "launch", "host", "memory")
+# Those that others read from the registry first.
+ORDER = ("latent", "gemm", "elementwise", "gathered", *(family for family in FAMILIES if family not in ("latent", "gemm", "elementwise", "gathered")))
 HERE = Path(__file__).resolve().parent
 REGISTRY = HERE.parent / "registry"
 
@@ -28,7 +30,7 @@ def main():
     parser.add_argument("--family", choices=FAMILIES, action="append")
     args = parser.parse_args()
     wheel, report, stale = source.Wheel(args.wheel), Report(), []
-    for family in args.family or FAMILIES:
+    for family in (family for family in ORDER if family in (args.family or FAMILIES)):
         script = importlib.import_module(family)
         for chip in args.chip or source.PINS["chips"]:
             report.fitted.add((family, chip))

@@ -1,8 +1,9 @@
 """Attention to blocks that an indexer picks (MiniMax M3), per kernel and format: entries of both attention families.
 
 The tables hold whole modules: the projections in front and behind, norms with rotation, the indexer (scores and choice) and the
-attention to what it chose. The projections and the norms are taken at their own entries' prices; what is left is fitted as two
-calls, one over at most 2,048 tokens of each request and one over all of them, whose fixed times no row tells apart: each gets half.
+attention to what it chose. The projections and the norms are taken at their own entries' prices, and what lies between the calls of a module at
+what it is on the chip (`between.py`); what is left is fitted as two calls, one over at most 2,048 tokens of each request and one over all of
+them, whose fixed times no row tells apart: each gets half.
 An indexer keeps keys and no values, half the bytes and half the products of an attention of its head width: its entries are fitted
 for half of that width, and a plan states it so. Fitted on modules in bf16; held out: 32 query heads of one rank.
 
@@ -11,6 +12,7 @@ The tables do not name kernels. Those of the release they were measured on are t
 
 import numpy as np
 
+import between
 import compose
 import forms
 import source
@@ -26,6 +28,7 @@ BLACKWELL = ("b200", "b300", "gb200-nvl72", "gb300-nvl72")
 TRITON = {"decode": ("triton/msa-decode", "triton/msa-index-decode"), "prefill": ("triton/msa-prefill", "triton/msa-index-prefill")}
 MSA = {"decode": ("triton/msa-decode", "cutedsl/msa-index-decode"), "prefill": ("fmha-sm100/msa-prefill", "fmha-sm100/msa-index-prefill")}
 CUTLASS = "fmha-sm100/msa-decode"
+CALLS = 5                                                       # of a module: two projections, norms with rotation, indexer, attention
 TABLES = {"decode": "msa_generation_module_perf", "prefill": "msa_context_module_perf"}
 
 
@@ -38,7 +41,7 @@ def two(form):
     return total
 
 
-def common(chip, table, rows):
+def common(chip, table, rows, gap):
     """Inputs both calls read, and what is not theirs."""
     facts, priced = source.facts(chip), compose.Chip(chip)
     query = table["num_heads"].astype(float)
@@ -46,12 +49,12 @@ def common(chip, table, rows):
     qkv = (query + 3.0 * kv + 1.0) * HEAD_DIM
     fixed = [priced.gemm(r, c, HIDDEN) + priced.gemm(r, HIDDEN, q * HEAD_DIM) + priced.stream("rope", 2.0 * r * c * 2.0)
              for r, c, q in zip(rows, qkv, query)]
-    return query, kv, {"fixed": np.array(fixed), "bandwidth": facts["bandwidth"], "peak": facts["peak"]["bf16"]}
+    return query, kv, {"fixed": np.array(fixed) + CALLS * gap, "bandwidth": facts["bandwidth"], "peak": facts["peak"]["bf16"]}
 
 
-def decode_inputs(chip, table, element_bytes):
+def decode_inputs(chip, table, element_bytes, gap):
     n, tokens = table["batch_size"].astype(float), table["step"].astype(float) + 1.0
-    query, kv, x = common(chip, table, n)
+    query, kv, x = common(chip, table, n, gap)
     seen = np.minimum(tokens, VISIBLE)
     zero = 0.0 * n
     attend = {"requests": n, "context": n * seen, "windowed": zero, "query_heads": query, "kv_heads": kv, "head_dim": HEAD_DIM + zero,
@@ -61,9 +64,9 @@ def decode_inputs(chip, table, element_bytes):
     return dict(x, **named("attend.", attend), **named("index.", index))
 
 
-def prefill_inputs(chip, table, element_bytes):
+def prefill_inputs(chip, table, element_bytes, gap):
     n, new, cached = (table[k].astype(float) for k in ("batch_size", "isl", "step"))
-    query, kv, x = common(chip, table, n * new)
+    query, kv, x = common(chip, table, n * new, gap)
     zero = 0.0 * n
     attend = {"rows": n, "new": new, "cached": cached, "window": VISIBLE + zero, "query_heads": query, "kv_heads": kv,
               "head_dim": HEAD_DIM + zero, "element_bytes": element_bytes + zero}
@@ -125,7 +128,7 @@ def fitted(chip, measured_on, wheel, report, phase, tensor_format, attend, index
     table = wheel.table(measured_on, "msa", VLLM, TABLES[phase])
     mine = (table["gemm_type"] == "bfloat16") & (table["kv_cache_dtype"] == dtype) & np.isin(table["num_heads"], HEADS)
     table = table.where(mine & ((table["isl"] >= 16) if phase == "prefill" else (table["isl"] == 1)))
-    inputs = (prefill_inputs if phase == "prefill" else decode_inputs)(measured_on, table, element_bytes)
+    inputs = (prefill_inputs if phase == "prefill" else decode_inputs)(measured_on, table, element_bytes, between.inside(measured_on, wheel)["value"])
     if phase == "decode":
         facts = source.facts(measured_on)
         keep = ~fits_cache(inputs, facts["l2_cache"], facts["bandwidth"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 PATH = Path(__file__).resolve().parent / "calibrated.toml"
 # Chips of the measured deployments; on others the values are carried over.
-CHIPS = ("h100", "h200", "b200")
+CHIPS = ("h100", "h200", "b200", "b300")
 CARRIED = ". No unit of this chip was measured: the value of the others"
 STATE = tomllib.loads(PATH.read_text())
 

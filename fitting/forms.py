@@ -123,13 +123,14 @@ def gathered(x, values):
 
 def moe(x, values):
     """Experts of one layer on one rank: `pairs` (token, expert) pairs land on `hit` of `experts` resident experts.
-    `element_time` is for a thousand elements of the pairs' rows, gathered and summed. Reading and computing add up: tiles of a few rows neither hide the reading of their weights nor fill the matrix units."""
+    `element_time` is for a thousand elements of the pairs' rows, gathered and summed; `width_time` for a thousand elements of the width that one tile walks along, however few
+    rows there are. Reading and computing add up: tiles of a few rows neither hide the reading of their weights nor fill the matrix units."""
     x = dict(x)
     x["rows_per_expert"] = np.maximum(x["pairs"] / x["hit"], 1.0)
     c = Coefficients(values, x)
     memory = x["hit"] * x["expert_bytes"] / (x["bandwidth"] * c["memory_efficiency"])
     compute = x["pairs"] * x["pair_operations"] / (x["peak"] * c["compute_efficiency"])
-    fixed = c["floor"] + c.get("expert_time", 0.0) * x["experts"]
+    fixed = c["floor"] + c.get("expert_time", 0.0) * x["experts"] + c.get("width_time", 0.0) * x["width"] / 1e3
     moved = c["element_time"] * x["pairs"] * x["width"] / 1e3
     return fixed + moved + memory + compute
 

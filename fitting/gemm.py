@@ -8,7 +8,9 @@ place; the block format (one fused path in the library measured) includes it, as
 
 import numpy as np
 
+import compose
 import forms
+import latent
 import source
 from entry import TABLE_RULE, any_kernel, fitted, scope, with_families
 from fit import Free
@@ -115,13 +117,15 @@ def inputs_of(table, facts, tensor_format):
 
 
 def entries(chip, wheel, report):
-    """The measured kernels and the families, and one for mxfp8, of which nothing was measured: 8 bits at the rate of fp8."""
-    fp8 = None
-    for entry in with_families(measured(chip, wheel, report)):
-        yield entry
-        fp8 = entry if fp8 is None and entry.get("format") == "fp8" else fp8
+    """The measured kernels and the families, one for mxfp8, of which nothing was measured (8 bits at the rate of fp8), and one that whole modules tell."""
+    written = list(with_families(measured(chip, wheel, report)))
+    yield from written
+    fp8 = next((entry for entry in written if entry.get("format") == "fp8"), None)
     if fp8:
         yield any_kernel(fp8, "mxfp8")
+    priced = compose.Chip(chip)
+    priced.entries.update({("gemm", entry["name"]): entry for entry in written})
+    yield from latent.fused_a(chip, wheel, report, priced.gemm)
 
 
 def measured(chip, wheel, report):

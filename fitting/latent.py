@@ -2,8 +2,9 @@
 out for every head, and the batched products that stand for the up-projection in decode.
 
 The attention tables are those of one kernel alone: SGLang's, where it calls the kernel the modelled engine calls, and TensorRT-LLM's where
-none of SGLang's does. The whole-module tables of the modelled engine hold the same kernels with projections around them; they are not
-read. Heads are those of one rank, head sizes those of DeepSeek V3: 512 + 64 cached, 128 + 64 of a query head, 128 of a value head.
+none of SGLang's does. The whole-module tables of the modelled engine hold the same kernels with projections around them; they are read
+for one thing, the kernel of the down projections for few rows, which runs up to 16 rows and no further: what a module takes more at 32 rows than at 16, beyond what its
+attention does, is what that kernel is shorter than the product that takes over (`fused_a`). Heads are those of one rank, head sizes those of DeepSeek V3: 512 + 64 cached, 128 + 64 of a query head, 128 of a value head.
 
 Held out: 32 heads (attention), 24 and 48 heads (products). Fitted on 8 to 128 heads. As for other decode attention, rows whose KV fits the
 L2 cache are dropped unless their KV would take less than a microsecond from memory.
@@ -11,10 +12,12 @@ L2 cache are dropped unless their KV would take less than a microsecond from mem
 
 import numpy as np
 
+import compose
 import forms
 import source
-from entry import any_kernel, fitted, scope, stated
+from entry import DEVICE_GRAPH, any_kernel, fitted, scope, span, stated
 from fit import Free
+from writer import rounded
 
 SGLANG, TRTLLM, VLLM = "sglang/0.5.14", "trtllm/1.3.0rc20", "vllm/0.24.0"
 SAME = "the kernel alone, measured as SGLang 0.5.14 calls it; its code is not shown unchanged up to the modelled release"
@@ -43,6 +46,15 @@ LATENT, ROTARY, PLAIN, VALUE = 512, 64, 128, 128
 CONTEXTS = (2, 128, 512, 2048, 8192, 32768, 131072)
 FEW_HEADS = (8, 16, 64, 128)
 RULE = "measured under the modelled engine's own name in vLLM 0.24.0; its code is not shown unchanged up to the modelled release"
+
+
+# Whole modules whose norms were timed as serving runs them, by chip; the norms of others grow with the rows by more than this kernel takes.
+MODULES = {"b200": VLLM, "gb300-nvl72": "vllm/0.27.0"}
+FUSED_DOWN, FUSED_ROWS, FUSED_HEADS = (2112.0, 7168.0), (16, 32), (4, 8, 16)
+FUSED_REASON = (
+    "what whole modules of vLLM 0.24.0 on B200 and 0.27.0 on GB300 take more at 32 rows than at 16, beyond their attention, taken off the product that "
+    "runs at 32; reads its weights at the share of bandwidth of wide products of few rows, and what is left is latency"
+)
 
 
 def entries(chip, wheel, report):
@@ -171,3 +183,54 @@ def batched(chip, wheel, report):
                       np.isin(heads, HELD_BATCHES), free, report, clusters=heads * 10 + before, ranges=("rows", "columns", "depth"),
                       parts=parts, reason=reason)
     return entry
+
+
+def saved(chip, wheel):
+    """Microseconds that the kernel of the down projections takes less than the product that follows it, for each measured pair of modules."""
+    table, priced = wheel.table(chip, "mla", MODULES[chip], "mla_generation_module_perf"), compose.Chip(chip)
+    mine = (table["gemm_type"] == "bfloat16") & (table["kv_cache_dtype"] == "fp8") & np.char.startswith(table["model"].astype(str), "deepseek")
+    table = table.where(mine & np.isin(table["num_heads"], FUSED_HEADS) & (table["step"] >= 128) & (table["step"] <= 8192))
+    times = dict(zip(zip(table["num_heads"].tolist(), table["step"].tolist(), table["batch_size"].tolist()), table["latency_us"]))
+    few, many = FUSED_ROWS
+    pairs = sorted((heads, step) for heads, step, rows in times if rows == few and (heads, step, many) in times)
+    grown = lambda heads, step: decode(priced, heads, step, many) - decode(priced, heads, step, few)
+    return table, np.array([times[heads, step, many] - times[heads, step, few] - grown(heads, step) for heads, step in pairs])
+
+
+def decode(priced, heads, step, rows):
+    """Decode attention of such a module."""
+    return priced.price("latent", "decode-fp8-flashinfer-trtllm-gen-mla-decode", peak="fp8", requests=rows, context=rows * (step + 1.0),
+                        query_heads=heads, head_dim=float(LATENT + ROTARY), value_dim=float(LATENT), element_bytes=1.0)
+
+
+def around(priced, heads, step, rows):
+    """The other pieces of such a module, each at its own entry's price."""
+    product = lambda columns, depth: priced.price("latent", "bf16-cublas-batched", rows=rows, columns=heads * columns, depth=depth,
+                                                  weight_bytes=2.0 * heads * columns * depth, input_bytes=2.0 * heads)
+    return (priced.stream("norm", 4.0 * 1536 * rows) + priced.stream("norm", 4.0 * LATENT * rows) + priced.gemm(rows, heads * (PLAIN + ROTARY), 1536)
+            + priced.stream("rope", 4.0 * (heads + 1) * ROTARY * rows) + product(float(LATENT), float(PLAIN)) + decode(priced, heads, step, rows) + product(float(VALUE), float(LATENT))
+            + priced.gemm(rows, 7168, heads * VALUE))
+
+
+def fused_a(chip, wheel, report, product):
+    """The entry of the down projections of up to 16 rows, whole on every rank; `product` prices the kernel that follows it. Only where one was measured."""
+    if KERNELS[chip] != BLACKWELL:
+        return
+    read = [saved(measured, wheel) for measured in MODULES]
+    less = np.concatenate([times for _, times in read])
+    columns, depth = FUSED_DOWN
+    facts, follows = source.facts(chip), product(float(FUSED_ROWS[1]), columns, depth)
+    reading = 2.0 * columns * depth / (0.8 * facts["bandwidth"])
+    generator = np.random.default_rng(20240901)
+    draws = np.median(less[generator.integers(len(less), size=(200, len(less)))], axis=1)
+    latency = lambda off: rounded(max(follows - off - reading, 0.0))
+    low, high = np.percentile(draws, [2.5, 97.5])
+    report.add("gemm", chip, "bf16-vllm-csrc-dsv3-fused-a", "spread of the difference", less / follows - np.median(less) / follows)
+    fixed = {name: {"value": value, "unit": "ratio", "interval": list(limits)} for name, value, limits in
+             (("memory_efficiency", 0.8, (0.5, 1.0)), ("compute_efficiency", 0.5, (0.2, 1.0)), ("sharpness", 8.0, (8.0, 8.0)))}
+    yield dict(
+        scope("bf16-vllm-csrc-dsv3-fused-a", "gemm", "vllm-csrc/dsv3-fused-a", "bf16"), method="transferred", form=forms.matmul.__name__,
+        coefficients={"latency": {"value": latency(np.median(less)), "unit": "us", "interval": [latency(high), latency(low)]}, **fixed}, curves={},
+        range={"rows": [1.0, float(FUSED_ROWS[0])], "columns": span(np.array([columns])), "depth": span(np.array([depth]))},
+        boundary=DEVICE_GRAPH, sources=[table.cite() for table, _ in read], reason=FUSED_REASON,
+    )

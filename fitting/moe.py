@@ -28,10 +28,13 @@ MARLIN_RULE = (
     "no gpt-oss rows were measured on this kernel: coefficients of the same kernel on int4 and mxfp4 experts of other shapes "
     "(vLLM 0.24.0), applied to this format's stored bytes and operations"
 )
-SGLANG_RULE = "the same FlashInfer kernel measured under SGLang 0.5.14; vLLM 0.24.0 has no rows of this shape"
+MXFP8_RULE = "measured on the kernel of the same name: DeepSeek V4's experts under vLLM 0.24.0, gpt-oss's under SGLang 0.5.14, as vLLM 0.24.0 has none of that shape"
 MARLIN = (("vllm_compressedtensorswna16marlinmoe_marlin_marlinexperts", "int4_wo", "int4_group32"),
           ("vllm_compressedtensorsw4a4mxfp4moe_marlin_marlinexperts", "w4a16_mxfp4", "mxfp4"))
-# kernel, format, framework, ((kernel_source prefix, moe_dtype, stored format), ...), multiple the kernel pads the
+# gpt-oss's shape, and DeepSeek V4's two.
+MXFP8 = (("sglang_flashinfer_trtllm_moe", "w4a8_mxfp4_mxfp8", "mxfp4_mxfp8"),
+         ("vllm_mxfp4moe_flashinfer_trtllm_mxfp4_mxfp8", "w4a8_mxfp4_mxfp8", "mxfp4_mxfp8", VLLM))
+# kernel, format, framework, ((kernel_source prefix, moe_dtype, stored format, another framework), ...), multiple the kernel pads the
 # intermediate size of a rank to, reason
 HOPPER = (
     ("openai-triton/mxfp4", "mxfp4", VLLM, (("vllm_gptossmxfp4moe_triton", "w4a16_mxfp4", "mxfp4"),), 64, TABLE_RULE),
@@ -42,7 +45,7 @@ HOPPER = (
 )
 BLACKWELL = (
     ("flashinfer/trtllm-gen-moe", "mxfp4", VLLM, (("vllm_gptossmxfp4moe_flashinfer_trtllm", "w4a16_mxfp4", "mxfp4"),), 256, TABLE_RULE),
-    ("flashinfer/trtllm-gen-moe", "mxfp4_mxfp8", SGLANG, (("sglang_flashinfer_trtllm_moe", "w4a8_mxfp4_mxfp8", "mxfp4_mxfp8"),), 256, SGLANG_RULE),
+    ("flashinfer/trtllm-gen-moe", "mxfp4_mxfp8", SGLANG, MXFP8, 256, MXFP8_RULE),
     ("flashinfer/trtllm-gen-moe", "bf16", VLLM, (("vllm_unquantizedfusedmoe_flashinfer_trtllm", "bfloat16", "bf16"),), 1, TABLE_RULE),
     ("flashinfer/trtllm-gen-moe", "fp8", VLLM, (("vllm_modeloptfp8moe_flashinfer_trtllm", "fp8", "fp8"),), 1, TABLE_RULE),
     ("flashinfer/trtllm-gen-moe", "fp8_block", VLLM, (("vllm_fp8moe_flashinfer_trtllm", "fp8_block", "fp8_block"),), 1, TABLE_RULE),
@@ -132,36 +135,45 @@ def inputs_of(table, facts, stored, multiple, peak):
     }
 
 
+def taken(table, read):
+    """The tables of joined rows, each with the number of its rows."""
+    if len(read) == 1:
+        return [(read[0], len(table))]
+    return [(whole, (table["framework"] == whole["framework"][0]).sum()) for whole in read]
+
+
 UNGATED = ((1024, 2688), (2048, 5120), (2688, 1856), (4096, 2688), (8192, 5120))   # Nemotron-H shapes: squared ReLU, two matrices
 
 
 def rows_of(wheel, chip, framework, sources):
-    """The measured calls of one of our kernels, with each row's stored bytes per weight; rows are joined."""
-    tables = []
-    whole = wheel.table(chip, "moe", framework, "moe_perf")
-    for prefix, dtype, stored in sources:
+    """The measured calls of one of our kernels, with each row's stored bytes per weight, joined; and the tables they were read from."""
+    tables, wholes = [], []
+    for prefix, dtype, stored, *other in sources:
+        whole = wheel.table(chip, "moe", *(other or [framework]), "moe_perf")
+        wholes += [] if any(whole is known for known in wholes) else [whole]
         starts = np.char.startswith(whole["kernel_source"].astype(str), prefix)
         part = whole.where(starts & (whole["moe_dtype"] == dtype) & (whole["moe_ep_size"] == 1))
         part.columns["stored"] = np.full(len(part), BYTES[stored])
         tables.append(part)
-    columns = {n: np.concatenate([t[n] for t in tables]) for n in tables[0].columns}
-    joined = replace(whole, columns=columns)
+    columns = {n: np.concatenate([t[n] for t in tables]) for n in tables[0].columns if all(n in t.columns for t in tables)}
+    joined = replace(wholes[0], columns=columns)
     shape = list(zip(joined["hidden_size"].tolist(), joined["inter_size"].tolist()))
     joined.columns["ungated"] = np.array([float(s in UNGATED) for s in shape])
-    return joined
+    return joined, wholes
 
 
 def row_knots(tensor_format):
-    """Where the efficiency of multiplying may bend. The mxfp8 kernel turns to wide tiles between 64 and 256 rows; a knot at 128 would pin the
-    jump there, and more rows would cost less."""
-    return ROWS[:5] + (256, 512) if tensor_format == "mxfp4_mxfp8" else ROWS
+    """Where the efficiency of multiplying may bend. The mxfp8 kernel turns to wide tiles between 64 and 256 rows."""
+    return ROWS[:6] + (256, 512) if tensor_format == "mxfp4_mxfp8" else ROWS
 
 
-def expert_knots(kernel, tensor_format):
-    """Where the efficiency of reading experts may bend: at sizes the kernel was measured on."""
+def expert_knots(kernel, tensor_format, sizes):
+    """Where the efficiency of reading experts may bend: at sizes the kernel was measured on, the smallest where enough rows have such experts."""
     if kernel == "marlin/moe":
         return EXPERT_BYTES[:3]
-    return (2e6, 7e6, 14e6) if tensor_format in ("mxfp4", "mxfp4_mxfp8") else EXPERT_BYTES
+    few = 5e5 if tensor_format == "mxfp4_mxfp8" else 2.5e5
+    least = (few,) if np.mean(sizes < 2.0 * few) > 0.02 else ()
+    return least + ((2e6, 7e6, 14e6) if tensor_format in ("mxfp4", "mxfp4_mxfp8") else EXPERT_BYTES)
 
 
 def entries(chip, wheel, report):
@@ -171,7 +183,7 @@ def entries(chip, wheel, report):
 def measured(chip, wheel, report):
     facts = source.facts(chip)
     for kernel, tensor_format, framework, sources, multiple, reason in KERNELS[chip]:
-        table = rows_of(wheel, chip, framework, sources)
+        table, read = rows_of(wheel, chip, framework, sources)
         inputs = inputs_of(table, facts, table["stored"], multiple, PEAK[tensor_format])
         tp = table["moe_tp_size"]
         held = (tp == HELD_WIDTH) | np.isin(table["num_tokens"], HELD_TOKENS)
@@ -180,8 +192,10 @@ def measured(chip, wheel, report):
             Free("floor", "us", 20.0),
             Free("expert_time", "us", 0.02),
             Free("element_time", "us", 1e-3),
-            Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=expert_knots(kernel, tensor_format)),
+            Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=expert_knots(kernel, tensor_format, inputs["expert_bytes"])),
             Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=row_knots(tensor_format)),
+            # One width tells no walk from the floor.
+            *([Free("width_time", "us", 1.0)] if len(np.unique(inputs["width"])) > 1 else []),
         ]
         tokens = inputs["tokens"]
         parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),
@@ -189,6 +203,6 @@ def measured(chip, wheel, report):
         entry, _ = fitted(
             scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format), "moe", chip, forms.moe,
             table, inputs, held, free, report, clusters=shape * 100 + tp, ranges=("tokens", "experts", "hit", "expert_bytes"),
-            parts=parts, reason=reason,
+            parts=parts, reason=reason, sources=[dict(whole.cite(), rows=int(rows)) for whole, rows in taken(table, read)],
         )
         yield entry

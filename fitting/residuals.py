@@ -104,10 +104,8 @@ KINDS = {
 
 
 def rows(all_points, latency, factors):
-    families, chips = sorted({p.family for p in all_points}), sorted({p.chip for p in all_points})
-    pairs = {(p.family, p.chip) for p in all_points}
     for load in range(len(LOADS)):
-        for name, chip in [(f, c) for f in families for c in chips if (f, c) in pairs] + [(f, ANY) for f in families] + [(ANY, c) for c in chips]:
+        for name, chip in cells(all_points):
             kind = "measured" if ANY not in (name, chip) else "other_chip" if chip == ANY else "other_family"
             over, residuals, deployments = pool(all_points, latency, load, name, chip)
             if not residuals:
@@ -120,19 +118,42 @@ def rows(all_points, latency, factors):
             )
 
 
+def layout(unit):
+    """Tensor-parallel, data-parallel and expert-parallel ranks of a launch line. (A unit's name counts ranks otherwise.)"""
+    args = unit["launch"]["args"]
+    tensor, data = (int(args.get(f"{name}-parallel-size", 1)) for name in ("tensor", "data"))
+    return tensor, data, tensor * data if args.get("enable-expert-parallel") else 1
+
+
+def domain(among, units, name, chip):
+    """What deployments ranged over: one line of the table."""
+    clients = [units[key]["launch"]["client"] for key in {p.deployment for p in among}]
+    span_of = lambda length: [int(min(c[length] * c["range_ratio"] for c in clients)), max(c[length] for c in clients)]
+    layouts = sorted({layout(units[p.deployment]) for p in among})
+    widths = ", ".join(f"{{tensor: {tp}, data: {dp}, expert: {ep}}}" for tp, dp, ep in layouts)
+    return (
+        f"  - {{family: {name}, chip: {chip}, requests: [{min(p.requests for p in among)}, {max(p.requests for p in among)}], "
+        f"prompt_tokens: {span_of('isl')}, output_tokens: {span_of('osl')}, layouts: [{widths}]}}"
+    )
+
+
+def cells(all_points):
+    """The measured families on the measured chips, each of both alone, in the order of the table."""
+    families, chips = sorted({p.family for p in all_points}), sorted({p.chip for p in all_points})
+    pairs = {(p.family, p.chip) for p in all_points}
+    return [(f, c) for f in families for c in chips if (f, c) in pairs] + [(f, ANY) for f in families] + [(ANY, c) for c in chips]
+
+
 def text(all_points, units):
     factors = {latency: {kind: widening(all_points, latency, left) for kind, left in KINDS.items()} for latency in LATENCIES}
-    used = [units[key] for key in {p.deployment for p in all_points}]
-    span_of = lambda name: [int(min(u["launch"]["client"][name] * u["launch"]["client"]["range_ratio"] for u in used)), max(u["launch"]["client"][name] for u in used)]
-    layouts = sorted({(u["parallel"]["tp"], u["parallel"]["adp"], u["parallel"]["mep"] or 1) for u in used})
+    used = {p.deployment for p in all_points}
     lines = [
         "# Written by fitting/residuals.py; never edited by hand.", "kind: ErrorTable",
-        "source: " + json.dumps(calibrated.cite()["source"]), f"points: {len(all_points)}", f"deployments: {len(used)}", f"level: {LEVEL}", "domain:",
-        f"  requests: [{min(p.requests for p in all_points)}, {max(p.requests for p in all_points)}]",
-        f"  prompt_tokens: {span_of('isl')}", f"  output_tokens: {span_of('osl')}",
-        "  layouts:",
+        "source: " + json.dumps(calibrated.cite()["source"]), f"points: {len(all_points)}", f"deployments: {len(used)}", f"level: {LEVEL}", "domains:",
     ]
-    lines += [f"    - {{tensor: {tp}, data: {dp}, expert: {ep}}}" for tp, dp, ep in layouts]
+    lines += [
+        domain([p for p in all_points if name in (ANY, p.family) and chip in (ANY, p.chip)], units, name, chip) for name, chip in cells(all_points)
+    ]
     lines += ["coverage:"]
     lines += [
         f"  - {{latency: {latency}, kind: {kind}, widened: {factor:.3f}, covered: {covered:.3f}}}"

@@ -27,7 +27,7 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
                           {"tile_time": "head_dim", "key_time": "head_dim", "compute_efficiency": "head_dim"},
                           ("latency", "window_tile_time", "memory_efficiency", "sharpness", "packs_group")),
     "moe": (("tokens", "experts", "pairs", "hit", "expert_bytes", "pair_operations", "width", "bandwidth", "peak"),
-            {"memory_efficiency": "expert_bytes", "compute_efficiency": "rows_per_expert"}, ("floor", "expert_time", "element_time")),
+            {"memory_efficiency": "expert_bytes", "compute_efficiency": "rows_per_expert"}, ("floor", "expert_time", "element_time", "width_time")),
     "collective": (("bytes",), {}, ()),
     "stream": (("bytes", "bandwidth"), {"memory_efficiency": "bytes"}, ("floor",)),
     "sampling": (("rows", "vocabulary", "bandwidth"), {}, ("floor", "bytes_per_logit", "memory_efficiency")),
@@ -39,7 +39,7 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
                  ("latency", "request_time", "comparison_time", "memory_efficiency", "compute_efficiency", "sharpness")),
 }
 SMALL = {"query_time": 0.05, "depth_time": 0.003, "unit_time": 0.05, "window_unit_time": 0.02, "tile_time": 0.05, "window_tile_time": 0.02, "key_time": 0.02,
-         "expert_time": 0.05, "element_time": 0.005}
+         "expert_time": 0.05, "element_time": 0.005, "width_time": 3.0}
 DERIVED = {"mean_context": (1, 100000), "rows_per_expert": (1, 1000)}
 
 

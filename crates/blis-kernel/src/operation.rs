@@ -64,6 +64,11 @@ impl Operation {
         })
     }
 
+    /// Whether it runs on a stream beside the other calls.
+    pub(crate) const fn runs_beside(&self) -> bool {
+        matches!(self.shape, PrimitiveShape::Traffic { .. })
+    }
+
     /// The inputs that do not depend on the step.
     pub(crate) const fn fixed(&self) -> &Inputs {
         &self.fixed

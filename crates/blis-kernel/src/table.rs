@@ -79,9 +79,10 @@ impl Table {
         self.over(rows).map(|operation| operation.microseconds(f64::from(rows))).sum()
     }
 
-    /// Calls of all operations that run for `rows` rows.
+    /// Calls that follow one another, of all operations that run for `rows` rows: what runs beside them waits for none of them.
     pub(crate) fn calls(&self, rows: u32) -> u32 {
-        if rows == 0 { 0 } else { self.over(rows).map(|operation| operation.count).sum() }
+        let follows = |operation: &&Operation| !operation.runs_beside();
+        if rows == 0 { 0 } else { self.over(rows).filter(follows).map(|operation| operation.count).sum() }
     }
 
     /// How often each number of rows was priced.

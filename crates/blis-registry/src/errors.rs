@@ -1,4 +1,4 @@
-//! How far measurements lay from simulation: intervals by family, chip and load, and the domain within which any were compared.
+//! How far measurements lay from simulation: intervals by family, chip and load, and the domains within which any were compared.
 //!
 //! One file, `errors.yaml`, beside the chips; written by its script from deployments that were left out. Left out here: judging a run,
 //! which is the simulator's.
@@ -26,8 +26,8 @@ pub struct ErrorTable {
     pub deployments: u32,
     /// Share of points that the intervals are to cover.
     pub level: f64,
-    /// What the deployments ranged over.
-    pub domain: Domain,
+    /// What the deployments ranged over, each family on each chip by itself.
+    pub domains: Vec<Domain>,
     /// What the intervals cover of deployments left out of them.
     pub coverage: Vec<Covered>,
     /// The intervals.
@@ -41,10 +41,14 @@ pub enum ErrorTableKind {
     ErrorTable,
 }
 
-/// What measured deployments ranged over, families and chips apart.
+/// What measured deployments of a family on a chip ranged over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Domain {
+    /// The family, or `any`.
+    pub family: String,
+    /// The chip, or `any`.
+    pub chip: String,
     /// Requests in flight.
     pub requests: (u32, u32),
     /// Prompt lengths.
@@ -148,14 +152,26 @@ impl ErrorTable {
         }
     }
 
-    /// The interval of a latency of a family on a chip, with so many requests in flight.
-    pub fn interval(&self, latency: ErrorOf, family: &str, chip: &str, requests: f64) -> Option<(&Row, Covered)> {
+    /// The measured family and chip, either of them `any`, that speak of a family on a chip.
+    fn nearest<'a>(&self, family: &'a str, chip: &'a str) -> Option<(Nearness, &'a str, &'a str)> {
         let near = self.nearness(family, chip)?;
         let (family, chip) = match near {
             Nearness::Measured => (family, chip),
             Nearness::OtherChip => (family, ANY),
             Nearness::OtherFamily => (ANY, chip),
         };
+        Some((near, family, chip))
+    }
+
+    /// What the measured deployments nearest to a family on a chip ranged over.
+    pub fn domain(&self, family: &str, chip: &str) -> Option<&Domain> {
+        let (_, family, chip) = self.nearest(family, chip)?;
+        self.domains.iter().find(|domain| domain.family == family && domain.chip == chip)
+    }
+
+    /// The interval of a latency of a family on a chip, with so many requests in flight.
+    pub fn interval(&self, latency: ErrorOf, family: &str, chip: &str, requests: f64) -> Option<(&Row, Covered)> {
+        let (near, family, chip) = self.nearest(family, chip)?;
         let mut rows = self.rows.iter().filter(|row| row.latency == latency && row.family == family && row.chip == chip);
         // Loads are whole numbers; what lies between two belongs to the lower.
         let row = rows.find(|row| requests < f64::from(row.requests.1) + 1.0)?;
@@ -182,7 +198,13 @@ impl ErrorTable {
             let share = (0.0..=1.0).contains(&covered.covered);
             (!share).then(|| Problem::new(format!("coverage[{at}].covered"), format!("is {}; wanted is a share", covered.covered)))
         };
-        self.rows.iter().enumerate().filter_map(row).chain(self.coverage.iter().enumerate().filter_map(covered)).collect()
+        let domainless = |(at, row): (usize, &Row)| {
+            let known = self.domains.iter().any(|domain| domain.family == row.family && domain.chip == row.chip);
+            let message = || format!("is of {} on {}, of which no domain is stated", row.family, row.chip);
+            (!known).then(|| Problem::new(format!("rows[{at}]"), message()))
+        };
+        let rows = || self.rows.iter().enumerate();
+        rows().filter_map(row).chain(rows().filter_map(domainless)).chain(self.coverage.iter().enumerate().filter_map(covered)).collect()
     }
 }
 
@@ -212,6 +234,11 @@ mod tests {
         }
     }
 
+    fn domain(family: &str, chip: &str, requests: (u32, u32)) -> Domain {
+        let (family, chip) = (family.to_owned(), chip.to_owned());
+        Domain { family, chip, requests, prompt_tokens: (1, 9), output_tokens: (1, 9), layouts: Vec::new() }
+    }
+
     fn table() -> ErrorTable {
         let kinds = [Nearness::Measured, Nearness::OtherChip, Nearness::OtherFamily];
         ErrorTable {
@@ -220,7 +247,7 @@ mod tests {
             points: 9,
             deployments: 3,
             level: 0.8,
-            domain: Domain { requests: (4, 64), prompt_tokens: (1, 9), output_tokens: (1, 9), layouts: Vec::new() },
+            domains: vec![domain("llama", "h100", (4, 64)), domain("llama", ANY, (4, 128)), domain(ANY, "h100", (1, 64))],
             coverage: kinds.map(|kind| Covered { latency: ErrorOf::Tpot, kind, widened: 0.1, covered: 0.8 }).to_vec(),
             rows: vec![
                 row("llama", "h100", (1, 8), 1.1),
@@ -243,6 +270,17 @@ mod tests {
         assert_eq!(high("qwen", "b200", 20.0), None, "neither was measured");
         assert_eq!(high("llama", "h100", 65.0), None, "no load as high was measured");
         assert_eq!(table().interval(ErrorOf::Ttft, "llama", "h100", 8.0), None);
+    }
+
+    #[test]
+    fn the_nearest_measured_deployments_give_the_domain() {
+        let requests = |family: &str, chip: &str| table().domain(family, chip).map(|domain| domain.requests);
+        let of = [("llama", "h100"), ("llama", "b200"), ("qwen", "h100"), ("qwen", "b200")];
+        assert_eq!(of.map(|(family, chip)| requests(family, chip)), [Some((4, 64)), Some((4, 128)), Some((1, 64)), None]);
+        let mut wrong = table();
+        wrong.domains.remove(1);
+        let problems: Vec<String> = wrong.problems().into_iter().map(|problem| problem.message).collect();
+        assert_eq!(problems, ["is of llama on any, of which no domain is stated"]);
     }
 
     #[test]

@@ -151,6 +151,7 @@ impl FormName {
                         COMPUTE_EFFICIENCY,
                         required("element_time", Unit::Microseconds, Kind::NonNegative),
                         extra("expert_time", Unit::Microseconds),
+                        extra("width_time", Unit::Microseconds),
                     ]
                 }
             }

@@ -2,7 +2,7 @@
 
 use blis_contracts::plan::Layout;
 use blis_contracts::validity::{ErrorInterval, Validity};
-use blis_registry::errors::{ANY, ErrorOf, ErrorTable, Nearness, Widths, family};
+use blis_registry::errors::{ANY, Domain, ErrorOf, ErrorTable, Nearness, Widths, family};
 
 /// What a run was, as far as its domain goes. Amounts are means over requests.
 pub(crate) struct Case<'a> {
@@ -30,7 +30,7 @@ pub(crate) fn validity(case: &Case<'_>, table: Option<&ErrorTable>) -> Validity 
         Some(Nearness::OtherFamily) => Some(format!("no model of the family {family} was measured")),
         None => Some(format!("neither the family {family} nor the chip {} was measured", case.chip)),
     };
-    let beyond = beyond(case, table);
+    let beyond = beyond(case, table.domain(&family, case.chip));
     let interval = |latency| {
         let (row, covered) = table.interval(latency, &family, case.chip, case.requests?)?;
         let all = |name: &str, what: &str| if name == ANY { format!("every measured {what}") } else { name.to_owned() };
@@ -55,10 +55,10 @@ pub(crate) fn validity(case: &Case<'_>, table: Option<&ErrorTable>) -> Validity 
     Validity { inside: outside.is_empty(), outside, tpot, ttft }
 }
 
-/// The bounds of the measured deployments that a run lies beyond, families and chips apart.
-fn beyond(case: &Case<'_>, table: &ErrorTable) -> Vec<String> {
-    let domain = &table.domain;
+/// The bounds of the nearest measured deployments that a run lies beyond.
+fn beyond(case: &Case<'_>, domain: Option<&Domain>) -> Vec<String> {
     let mut beyond = Vec::new();
+    let Some(domain) = domain else { return beyond };
     let amounts = [
         (case.requests, domain.requests, "requests in flight"),
         (Some(case.prompt_tokens), domain.prompt_tokens, "prompt tokens"),
@@ -126,6 +126,16 @@ mod tests {
         assert!(!chip.inside && chip.outside[0].contains("a100-sxm") && chip.tpot.is_some(), "{chip:?}");
         let neither = verdict(&Case { model: "mixtral-8x7b", chip: "a100-sxm", ..case() });
         assert_eq!((neither.inside, &neither.tpot, &neither.ttft), (false, &None, &None));
+    }
+
+    #[test]
+    fn a_load_measured_of_one_family_is_not_measured_of_another() {
+        let case = Case { requests: Some(1_000.0), ..case() };
+        let table = blis_registry::Registry::embedded().errors();
+        let widest = table.as_deref().unwrap().domains.iter().map(|domain| domain.requests.1).max().unwrap();
+        assert!(widest >= 1_000, "some family was measured at as high a load");
+        let verdict = verdict(&case);
+        assert!(!verdict.inside && verdict.outside[0].contains("requests in flight"), "{verdict:?}");
     }
 
     #[test]

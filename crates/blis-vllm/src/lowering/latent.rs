@@ -100,10 +100,7 @@ impl Pass<'_> {
         let (matrix, choice) = down(site, attention)?;
         self.gemm(matrix, &choice, RowSet::Tokens);
         let query_depth = attention.query_rank.map_or(hidden, u64::from);
-        if attention.query_rank.is_some() {
-            self.stream(Primitive::Norm, elementwise::norm(site), 2 * w.element * query_depth);
-        }
-        self.stream(Primitive::Norm, elementwise::norm(site), 2 * w.element * w.kv_rank);
+        self.latent_norms(attention, w);
         let query = Matrix { columns: w.heads * w.query, depth: query_depth, format: attention.query_format };
         let choice = linear::choose(site, "query projection", query)?;
         let input = Input::of(&choice);
@@ -126,6 +123,19 @@ impl Pass<'_> {
         self.gemm(output, &choice, RowSet::Tokens);
         self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
         Ok(())
+    }
+
+    /// The norms of what queries and keys are projected from. The compiler puts independent kernels of its own into one.
+    /// upstream: vllm `config/compilation.py::CompilationConfig.__post_init__`, where it switches `combo_kernels` on
+    fn latent_norms(&mut self, attention: &LatentAttention, w: Widths) {
+        let (site, query) = (self.site, attention.query_rank.map(u64::from));
+        if site.compiled() && !site.custom_op("rms_norm") {
+            self.stream(Primitive::Norm, elementwise::norm(site), 2 * w.element * (query.unwrap_or(0) + w.kv_rank));
+            return;
+        }
+        for width in query.into_iter().chain([w.kv_rank]) {
+            self.stream(Primitive::Norm, elementwise::norm(site), 2 * w.element * width);
+        }
     }
 
     /// Prompts: keys and values of new and cached tokens are written out, and every head attends to its own.
