@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 
 import forms
+import selected
 import source
 from entry import any_kernel, fitted, scope
 from fit import Free
@@ -43,6 +44,7 @@ def entries(chip, wheel, report):
         fits[primitive] = selection(chip, wheel, report, primitive, kernel, prompts, fits)
     for entry, _ in fits.values():
         yield entry
+    yield from selected.entries(chip, wheel, report, {primitive: entry for primitive, (entry, _) in fits.items()})
     for primitive, (entry, _) in fits.items():
         yield dict(any_kernel(entry), name=f"any-{primitive.replace('.', '-').replace('_', '-')}")
 

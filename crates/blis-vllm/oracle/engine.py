@@ -15,16 +15,19 @@ import types
 from concurrent.futures import Future
 from pathlib import Path
 
+import torch
 from vllm.config import set_current_vllm_config
 from vllm.distributed.utils import get_pp_indices
 from vllm.engine.arg_utils import EngineArgs
 from vllm.lora.request import LoRARequest
 from vllm.model_executor.layers.attention.attention import Attention
 from vllm.model_executor.layers.attention.mla_attention import MLAAttention
+from vllm.model_executor.layers.attention.mla_attention import _canonicalize_sparse_mla_kv_cache_dtype as canonical_cache_dtype
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.model_executor.layers.mamba.abstract import MambaBase
 from vllm.model_executor.layers.mamba.mamba_mixer2 import MambaMixer2
 from vllm.model_executor.models import ModelRegistry
+from vllm.model_executor.models.deepseek_v2 import DeepseekV32IndexerCache
 from vllm.platforms import current_platform
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from vllm.usage.usage_lib import UsageContext
@@ -48,6 +51,7 @@ import trace
 for _name in (
     "FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT",
     "FLASHINFER_MLA", "TOKENSPEED_MLA", "FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA",
+    "FLASHINFER_MLA_SPARSE", "FLASHMLA_SPARSE", "FLASH_ATTN_MLA_SPARSE", "FLASHINFER_MLA_SPARSE_SM90",
 ):
     AttentionBackendEnum[_name].get_class()
 
@@ -88,21 +92,24 @@ class AttentionLayer(AttentionLayerBase):
 
 
 class LatentLayer(AttentionLayerBase):
-    """One layer of latent attention, likewise."""
+    """One layer of latent attention, likewise; with an indexer where queries see what it picks."""
 
     get_kv_cache_spec = MLAAttention.get_kv_cache_spec
 
-    def __init__(self, vllm_config, model=None) -> None:
+    def __init__(self, vllm_config, model=None, indexer: object | None = None) -> None:
         model, cache = model or vllm_config.model_config, vllm_config.cache_config
+        sparse = indexer is not None
         config = model.hf_text_config
         self.head_size = config.kv_lora_rank + config.qk_rope_head_dim
-        self.sliding_window = self.indexer = None
+        self.sliding_window, self.indexer = None, indexer
         self.non_causal_multi_token_decode = False
         self.kv_cache_dtype = cache.cache_dtype
         heads = model.get_num_attention_heads(vllm_config.parallel_config)
         self.attn_backend = get_attn_backend(
-            self.head_size, model.dtype, cache.cache_dtype, use_mla=True, use_sparse=False, num_heads=heads
+            self.head_size, model.dtype, cache.cache_dtype, use_mla=True, use_sparse=sparse, num_heads=heads
         )
+        if sparse:
+            self.kv_cache_dtype = cache.cache_dtype = canonical_cache_dtype(self.attn_backend, cache.cache_dtype)
 
     def get_attn_backend(self):
         return self.attn_backend
@@ -147,6 +154,17 @@ def mamba2_spec(layer, vllm_config):
     return bound(layer, vllm_config)
 
 
+class IndexerKeys(AttentionLayerBase):
+    """The cache of an indexer's keys, likewise: 8 bits an element and a 32-bit scale for 128 of them."""
+
+    get_kv_cache_spec = DeepseekV32IndexerCache.get_kv_cache_spec
+    get_attn_backend = DeepseekV32IndexerCache.get_attn_backend
+
+    def __init__(self, vllm_config) -> None:
+        elements = vllm_config.model_config.hf_text_config.index_head_dim
+        self.head_dim, self.dtype, self.cache_config = elements + elements // 128 * 4, torch.uint8, vllm_config.cache_config
+
+
 def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
     """Transcription of the model files: layer names, and which layers have a sliding window."""
     config = vllm_config.model_config.hf_text_config
@@ -169,6 +187,10 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
                 layers[f"model.layers.{index}.mixer"] = Mamba2Layer(vllm_config, MambaAttentionBackendEnum.MAMBA2)
             else:
                 layers[f"model.layers.{index}.mixer.attn"] = AttentionLayer(vllm_config, None, False)
+        elif config.model_type == "deepseek_v32":
+            name = f"model.layers.{index}.self_attn"
+            layers[f"{name}.indexer.k_cache"] = indexer = IndexerKeys(vllm_config)
+            layers[f"{name}.attn"] = LatentLayer(vllm_config, indexer=indexer)
         else:
             raise ValueError(f"model_type {config.model_type} has no transcription of its layers here")
     return layers

@@ -86,6 +86,14 @@ MODELS = {
         **_HEADS,
     },
 }
+MODELS["tiny-dsa"] = {
+    **MODELS["tiny-mla"],
+    "architectures": ["DeepseekV32ForCausalLM"],
+    "model_type": "deepseek_v32",
+    "index_n_heads": 64,
+    "index_head_dim": 128,
+    "index_topk": 2048,
+}
 
 
 # Models that draft for another one; a scenario names them in `speculative_config.model`.

@@ -82,6 +82,8 @@ choice! {
         Fp8 = "fp8",
         /// The same under its long name.
         Fp8E4m3 = "fp8_e4m3",
+        /// A latent vector in 8 bits with its scales, and its rotated part in 16.
+        Fp8DsMla = "fp8_ds_mla",
     }
 }
 
@@ -90,7 +92,7 @@ impl KvCacheDtype {
     pub const fn is_quantized(self) -> bool {
         match self {
             Self::Auto | Self::Bfloat16 => false,
-            Self::Fp8 | Self::Fp8E4m3 => true,
+            Self::Fp8 | Self::Fp8E4m3 | Self::Fp8DsMla => true,
         }
     }
 }
@@ -212,6 +214,40 @@ choice! {
         TritonMla = "TRITON_MLA",
         /// FlashMLA's attention to listed entries, in its variant for `DeepSeek` V4.
         FlashMlaSparseDsv4 = "FLASHMLA_SPARSE_DSV4",
+        /// FlashMLA's latent attention to listed tokens.
+        FlashMlaSparse = "FLASHMLA_SPARSE",
+        /// FlashInfer's latent attention to listed tokens.
+        FlashinferMlaSparse = "FLASHINFER_MLA_SPARSE",
+        /// The same on consumer Blackwell.
+        FlashinferMlaSparseSm120 = "FLASHINFER_MLA_SPARSE_SM120",
+        /// The same on Hopper.
+        FlashinferMlaSparseSm90 = "FLASHINFER_MLA_SPARSE_SM90",
+        /// FlashAttention's latent attention to listed tokens.
+        FlashAttnMlaSparse = "FLASH_ATTN_MLA_SPARSE",
+    }
+}
+
+impl AttentionBackend {
+    /// Whether it stores an entry as 8-bit floats with scales and a part in 16 bits, whatever the line calls that.
+    pub const fn packs_entries(self, kv_cache_dtype: KvCacheDtype) -> bool {
+        match self {
+            Self::FlashMlaSparse => kv_cache_dtype.is_quantized(),
+            Self::FlashinferMlaSparseSm120 => true,
+            Self::FlashAttn
+            | Self::Flashinfer
+            | Self::TritonAttn
+            | Self::FlexAttention
+            | Self::FlashinferMla
+            | Self::TokenspeedMla
+            | Self::CutlassMla
+            | Self::FlashAttnMla
+            | Self::FlashMla
+            | Self::TritonMla
+            | Self::FlashMlaSparseDsv4
+            | Self::FlashinferMlaSparse
+            | Self::FlashinferMlaSparseSm90
+            | Self::FlashAttnMlaSparse => false,
+        }
     }
 }
 

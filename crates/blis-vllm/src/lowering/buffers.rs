@@ -11,7 +11,7 @@ use blis_contracts::units::BytesPerRank;
 
 use super::pass::QK_NORM_MOST_ROWS;
 use super::site::Site;
-use super::{collective, compressed};
+use super::{collective, compressed, selected};
 use crate::config::MlaPrefillBackend;
 
 pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
@@ -21,6 +21,7 @@ pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
         .chain(communicators)
         .chain(prompt_workspace(site).map(|bytes| ("FlashInfer workspace", bytes)))
         .chain(compressed::workspace_bytes(site))
+        .chain(selected::workspace_bytes(site))
         .chain(norm_workspace(site).map(|bytes| ("query and key norm workspace", bytes)))
         .map(|(name, bytes)| Buffer { name: name.to_owned(), bytes: BytesPerRank::new(bytes) })
         .collect()

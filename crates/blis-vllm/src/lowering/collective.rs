@@ -52,8 +52,8 @@ const NCCL_SYMMETRIC_GAPS: &[(u32, u64, u64)] = &[(4, 16 << 10, 512 << 10), (8, 
 /// Rows for which all-reduce and norm run as one kernel; none where the pass is off or has no kernel.
 pub(super) fn fused_rows(site: &Site<'_>) -> Option<RowRange> {
     let passes = &site.resolved.compilation.passes;
-    if site.is_minimax_m3() {
-        // upstream: vllm `model_executor/layers/fused_allreduce_gemma_rms_norm.py::_can_use_flashinfer`
+    if site.fuses_sums_itself() {
+        // upstream: vllm `models/common/ops/fused_allreduce_rms_norm.py`, `model_executor/layers/fused_allreduce_gemma_rms_norm.py::_can_use_flashinfer`
         let bytes = limit(site).map(|limit| limit.flashinfer).filter(|&most| most > 0 && site.ranks > 1)?;
         return Some(RowRange { least: 0, most: rows(bytes / (site.model.hidden_size * site.element_bytes())) });
     }

@@ -197,7 +197,7 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let (rank, head_dim) = (u64::from(attention.query_rank), u64::from(attention.head_dim));
     let heads = attention.query_heads / site.ranks;
     let down = Matrix { columns: rank + head_dim, depth: hidden, format: attention.down_format };
-    pass.product("query and key projections", down, RowRange::ALL)?;
+    pass.product_within("query and key projections", down, RowRange::ALL)?;
     if let Some(compression) = &attention.compression {
         compress_projections(pass, attention, compression)?;
     }
@@ -207,7 +207,7 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let selection = attention.compression.as_ref().and_then(|compression| compression.selection.as_ref());
     let scoring = selection.map_or(0, |selection| u64::from(selection.heads) * u64::from(selection.head_dim));
     let up = Matrix { columns: query + scoring, depth: rank, format: attention.query_format };
-    pass.product("query projection", up, RowRange::ALL)?;
+    pass.product_within("query projection", up, RowRange::ALL)?;
     let kernel_heads = KERNEL_HEADS.into_iter().find(|&padded| heads <= padded).ok_or_else(|| LoweringError::NotModelled {
         model: site.model.name.clone(),
         reason: format!("has {heads} heads on a rank, more than FlashMLA runs"),
@@ -246,8 +246,8 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let groups = u64::from(attention.output_groups / site.ranks);
     let between = groups * u64::from(attention.output_rank);
     let depth = attention.query_width() / u64::from(attention.output_groups);
-    pass.product("output projections of groups", Matrix { columns: between, depth, format: attention.group_format }, RowRange::ALL)?;
-    pass.product("output projection", Matrix { columns: hidden, depth: between, format: attention.output_format }, RowRange::ALL)
+    pass.product_within("output projections of groups", Matrix { columns: between, depth, format: attention.group_format }, RowRange::ALL)?;
+    pass.product_within("output projection", Matrix { columns: hidden, depth: between, format: attention.output_format }, RowRange::ALL)
 }
 
 /// The projections that compressing and scoring start from: beside each other for few rows, one after the other for many.
@@ -261,7 +261,7 @@ fn compress_projections(pass: &mut Pass<'_>, attention: &CompressedAttention, co
     let (few, many) = split(STREAMS_MOST_ROWS);
     let bytes = compression.format.weights.stored_bytes(columns.iter().sum(), hidden);
     pass.push(Primitive::Beside, PROJECTION_STREAMS, PrimitiveShape::Traffic { bytes }, RowSet::Tokens, few);
-    columns.into_iter().try_for_each(|columns| pass.product("projections to compressed keys", matrix(columns), many))
+    columns.into_iter().try_for_each(|columns| pass.product_within("projections to compressed keys", matrix(columns), many))
 }
 
 /// Bytes that compressing moves for each token: its projections written to the state and read back for the vector they are part of.
@@ -275,7 +275,7 @@ fn compression_bytes(attention: &CompressedAttention, compression: &Compression)
 
 fn feed_forward(pass: &mut Pass<'_>, moe: &MixtureOfExperts) -> Result<(), LoweringError> {
     let (site, hidden) = (pass.site, pass.site.model.hidden_size);
-    pass.product("router", Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) }, RowRange::ALL)?;
+    pass.product_within("router", Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) }, RowRange::ALL)?;
     if let Some(shared) = &moe.shared {
         shared_experts(pass, shared)?;
     }
@@ -296,10 +296,10 @@ fn shared_experts(pass: &mut Pass<'_>, shared: &DenseFeedForward) -> Result<(), 
     let (few, many) = split(SHARED_BESIDE_MOST_ROWS);
     let bytes = [up, down].iter().map(|matrix| matrix.format.weights.stored_bytes(matrix.columns, matrix.depth)).sum();
     pass.push(Primitive::Beside, SHARED_STREAM, PrimitiveShape::Traffic { bytes }, RowSet::Tokens, few);
-    pass.product("shared experts' gate and up projections", up, many)?;
+    pass.product_within("shared experts' gate and up projections", up, many)?;
     let shape = PrimitiveShape::Stream { bytes_per_row: 3 * site.element_bytes() * width };
     pass.push(Primitive::Activation, elementwise::activation(site, elementwise::Input::Plain), shape, RowSet::Tokens, many);
-    pass.product("shared experts' down projection", down, many)
+    pass.product_within("shared experts' down projection", down, many)
 }
 
 /// Row counts up to a limit, and above it.
@@ -309,7 +309,7 @@ const fn split(most: u32) -> (RowRange, RowRange) {
 
 impl Pass<'_> {
     /// A product over every token launched.
-    fn product(&mut self, what: &'static str, matrix: Matrix, rows: RowRange) -> Result<(), LoweringError> {
+    fn product_within(&mut self, what: &'static str, matrix: Matrix, rows: RowRange) -> Result<(), LoweringError> {
         let choice = linear::choose(self.site, what, matrix)?;
         self.gemm_within(matrix, &choice, RowSet::Tokens, rows);
         Ok(())

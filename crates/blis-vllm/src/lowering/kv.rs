@@ -9,14 +9,14 @@ use blis_contracts::plan::KvGroup;
 use blis_contracts::units::{BytesPerRank, Tokens};
 
 use super::site::Site;
-use super::{LoweringError, block_sparse, compressed, compressed_kv, recurrent};
+use super::{LoweringError, block_sparse, compressed, compressed_kv, recurrent, selected};
 use crate::config::Resolved;
 use crate::kv::group::Attention;
 use crate::kv_sizing::LayerKv;
 use crate::kv_sizing::groups::{LayerGroup, group_layers};
 
-/// What the name of an indexer's own cache adds to its layer's.
-const INDEXER: &str = ".index_cache";
+/// How names of indexers' own caches end.
+const INDEXERS: [&str; 2] = [".index_cache", ".indexer.k_cache"];
 
 /// The KV cache of every layer, for start-up sizing.
 pub fn layers(model: &ModelGraph, resolved: &Resolved, chip: &blis_contracts::chip::Chip) -> Result<Vec<LayerKv>, LoweringError> {
@@ -39,18 +39,26 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
             Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => unreachable!("handled by other files"),
         };
         let kind = window.map_or(Attention::Full, |window| Attention::SlidingWindow { window });
-        let page_bytes = u64::from(block_size) * site.kv_format().stored_bytes(1, elements);
-        let own = LayerKv { name: format!("model.layers.{index}.self_attn.attn"), attention: kind, block_size, page_bytes };
-        let indexer = match &block.attention {
-            Kind::GroupedQuery(attention) => attention.indexer.as_ref(),
-            Kind::Latent(_) | Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => None,
+        let token_bytes = match &block.attention {
+            Kind::Latent(attention) if attention.selection.is_some() => selected::entry_bytes(site, attention),
+            Kind::GroupedQuery(_) | Kind::Latent(_) | Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => {
+                site.kv_format().stored_bytes(1, elements)
+            }
         };
-        // One key for each token. upstream: vllm `models/minimax_m3/common/indexer.py::MiniMaxM3IndexerCache.get_kv_cache_spec`
-        let keys = indexer.map(|indexer| LayerKv {
-            name: format!("{}{INDEXER}", own.name),
-            page_bytes: u64::from(block_size) * block_sparse::key_format(site).stored_bytes(1, indexer.head_dim.into()),
-            ..own.clone()
-        });
+        let page_bytes = u64::from(block_size) * token_bytes;
+        let own = LayerKv { name: format!("model.layers.{index}.self_attn.attn"), attention: kind, block_size, page_bytes };
+        // One key for each token. upstream: vllm `models/minimax_m3/common/indexer.py::MiniMaxM3IndexerCache.get_kv_cache_spec`,
+        // `model_executor/models/deepseek_v2.py::DeepseekV32IndexerCache.get_kv_cache_spec`
+        let keys = match &block.attention {
+            Kind::GroupedQuery(attention) => attention.indexer.as_ref().map(|indexer| {
+                (format!("{}{}", own.name, INDEXERS[0]), block_sparse::key_format(site).stored_bytes(1, indexer.head_dim.into()))
+            }),
+            Kind::Latent(attention) => {
+                attention.indexer().map(|indexer| (format!("model.layers.{index}.self_attn{}", INDEXERS[1]), selected::key_bytes(indexer)))
+            }
+            Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => None,
+        };
+        let keys = keys.map(|(name, bytes)| LayerKv { name, page_bytes: u64::from(block_size) * bytes, ..own.clone() });
         keys.into_iter().chain([own]).collect::<Vec<_>>()
     };
     site.model.layers().enumerate().flat_map(layer).collect()
@@ -70,6 +78,7 @@ pub(super) fn groups(site: &Site<'_>) -> Result<(Vec<KvGroup>, Vec<u32>), Loweri
         bytes_per_block: BytesPerRank::new(group.bytes_per_block),
         window: group.window.unwrap_or(0),
     };
-    let own = layers.iter().zip(of_layer).filter(|(layer, _)| !layer.name.ends_with(INDEXER)).map(|(_, group)| group);
+    let own =
+        layers.iter().zip(of_layer).filter(|(layer, _)| !INDEXERS.iter().any(|end| layer.name.ends_with(end))).map(|(_, group)| group);
     Ok((groups.iter().map(plan).collect(), own.collect()))
 }

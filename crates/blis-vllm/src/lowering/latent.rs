@@ -40,7 +40,12 @@ fn decode_kernel(site: &Site<'_>) -> KernelName {
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
-        | AttentionBackend::FlashMlaSparseDsv4 => {
+        | AttentionBackend::FlashMlaSparseDsv4
+        | AttentionBackend::FlashMlaSparse
+        | AttentionBackend::FlashinferMlaSparse
+        | AttentionBackend::FlashinferMlaSparseSm120
+        | AttentionBackend::FlashinferMlaSparseSm90
+        | AttentionBackend::FlashAttnMlaSparse => {
             unreachable!("no configuration resolves to it for latent attention")
         }
     }

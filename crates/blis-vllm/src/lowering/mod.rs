@@ -26,6 +26,7 @@ mod names;
 mod pass;
 mod pool;
 mod recurrent;
+mod selected;
 mod site;
 mod weights;
 

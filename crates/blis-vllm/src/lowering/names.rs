@@ -146,10 +146,26 @@ kernels! {
     FLASHMLA_SPARSE_DECODE = "flashmla" / "sparse-decode";
     /// FlashMLA's attention of prompts to listed entries, gathered and widened first.
     FLASHMLA_SPARSE_PREFILL = "flashmla" / "sparse-prefill";
+    /// FlashMLA's latent attention to listed tokens in 16 bits.
+    FLASHMLA_SPARSE_MLA = "flashmla" / "sparse-mla";
+    /// FlashMLA's latent attention to listed tokens as they are cached in 8 bits.
+    FLASHMLA_SPARSE_MLA_FP8 = "flashmla" / "sparse-mla-fp8";
+    /// TensorRT-LLM's latent attention to listed tokens in FlashInfer.
+    TRTLLM_SPARSE_MLA = "flashinfer" / "trtllm-gen-sparse-mla";
+    /// FlashInfer's latent attention to listed tokens on consumer Blackwell.
+    FLASHINFER_SPARSE_MLA_SM120 = "flashinfer" / "sparse-mla-sm120";
+    /// FlashInfer's latent attention to listed tokens on Hopper.
+    FLASHINFER_SPARSE_MLA_SM90 = "flashinfer" / "fa3-sparse-mla";
+    /// FlashAttention 3's latent attention to listed tokens.
+    FLASH_ATTN_SPARSE_MLA = "flash-attn" / "fa3-sparse-mla";
     /// `DeepGEMM`'s scores of cached entries, with vLLM's selection of the best.
     DEEPGEMM_PAGED_SCORES = "deepgemm" / "paged-scores";
     /// `DeepGEMM`'s scores of gathered entries, with vLLM's selection of the best.
     DEEPGEMM_SCORES = "deepgemm" / "scores";
+    /// `DeepGEMM`'s scores of the cached keys of tokens, with vLLM's selection of the best.
+    DEEPGEMM_PAGED_TOKEN_SCORES = "deepgemm" / "paged-token-scores";
+    /// `DeepGEMM`'s scores of the gathered keys of tokens, with vLLM's selection of the best.
+    DEEPGEMM_TOKEN_SCORES = "deepgemm" / "token-scores";
     /// vLLM's Triton experts.
     TRITON_EXPERTS = "triton" / "fused-moe";
     /// `OpenAI`'s Triton experts for mxfp4.
@@ -206,6 +222,10 @@ kernels! {
     FUSED_KEY_INSERT = "vllm-csrc" / "qnorm-rope-kv-insert";
     /// vLLM's Triton kernel that turns attention's output back and quantises it.
     FUSED_INVERSE_ROTATION = "triton" / "inverse-rope-quantise";
+    /// vLLM's Triton norms of latent vectors and of an indexer's key, their rotation and the writing of both caches.
+    TRITON_LATENT_NORM_ROPE = "triton" / "latent-norm-rope-insert";
+    /// vLLM's Triton rotation of queries and of scoring heads, with their quantisation.
+    TRITON_LATENT_QUERY = "triton" / "latent-query-rope-quantise";
     /// FlashInfer's norm.
     FLASHINFER_NORM = "flashinfer" / "gemma-rms-norm";
     /// vLLM's norms of heads with rotary embedding and the writing of caches, for attention and indexer at once.

@@ -39,15 +39,18 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
     let row = site.element_bytes() * hidden;
     pass.stream(Primitive::Embedding, elementwise::embedding(site), 2 * row);
     let first = blocks.first().map(|block| into_attention(site, block)).transpose()?;
-    // MiniMax M3 fuses sums and norms in its own code, and none behind the embedding.
-    pass.sum_and_norm(Sum { adjacent: !site.is_minimax_m3(), ..Sum::of_embedding(hidden) }, first.unwrap_or(Input::Plain));
+    // Where a model's own code fuses sums and norms, it fuses none behind the embedding.
+    pass.sum_and_norm(Sum { adjacent: !site.fuses_sums_itself(), ..Sum::of_embedding(hidden) }, first.unwrap_or(Input::Plain));
     for (index, block) in (0..).zip(&blocks) {
         pass.layer = index;
         let next = blocks.get(index as usize + 1).map(|block| into_attention(site, block)).transpose()?.unwrap_or(Input::Plain);
         let (group, behind) = (kv_group[index as usize], into_feed_forward(site, block)?);
         match &block.attention {
             Attention::GroupedQuery(attention) => pass.attention(attention, group, behind)?,
-            Attention::Latent(attention) => pass.latent(attention, group, behind)?,
+            Attention::Latent(attention) => match &attention.selection {
+                Some(selection) => pass.selected(attention, selection, behind)?,
+                None => pass.latent(attention, group, behind)?,
+            },
             Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
             Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
         }
@@ -309,7 +312,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn quantise_if_needed(&mut self, input: Input, width: u64, range: RowRange) {
+    pub(super) fn quantise_if_needed(&mut self, input: Input, width: u64, range: RowRange) {
         if input != Input::Plain {
             self.quantise(input, width, range);
         }

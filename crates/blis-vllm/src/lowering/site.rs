@@ -4,7 +4,7 @@ use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, MixtureOfExperts, ModelGraph};
 
-use super::{LoweringError, compressed};
+use super::{LoweringError, compressed, selected};
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
 
 /// The architecture whose experts have a clamped, interleaved activation and a class of their own upstream.
@@ -13,9 +13,12 @@ const GPT_OSS: &str = "GptOssForCausalLM";
 /// The architecture whose router upstream keeps in 32 bits. upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`
 const MINIMAX_M2: &str = "MiniMaxM2ForCausalLM";
 
+/// The architecture whose router multiplies in 16 bits and writes 32.
+const GLM_DSA: &str = "GlmMoeDsaForCausalLM";
+
 /// The architectures whose experts take a part of the tokens on each tensor-parallel rank where ranks share whole experts.
 /// upstream: vllm `config/parallel.py::ParallelConfig.use_sequence_parallel_moe`, and the model files that read it
-const SEQUENCE_PARALLEL: [&str; 10] = [
+const SEQUENCE_PARALLEL: [&str; 11] = [
     GPT_OSS,
     "Qwen2MoeForCausalLM",
     "Qwen3MoeForCausalLM",
@@ -24,6 +27,7 @@ const SEQUENCE_PARALLEL: [&str; 10] = [
     "DeepseekV3ForCausalLM",
     "DeepseekV32ForCausalLM",
     "DeepseekV4ForCausalLM",
+    "GlmMoeDsaForCausalLM",
     "Llama4ForConditionalGeneration",
     "NemotronHForCausalLM",
 ];
@@ -114,15 +118,22 @@ impl<'a> Site<'a> {
         MINIMAX_M3.contains(&self.model.architecture.as_str())
     }
 
+    /// Whether the model's own code runs a sum and the norm behind it as one kernel, since no compiler does.
+    pub(super) fn fuses_sums_itself(&self) -> bool {
+        self.is_minimax_m3() || selected::applies(self)
+    }
+
     /// How a router is kept and multiplied, whatever the checkpoint stores it as.
     pub(super) fn router_format(&self, moe: &MixtureOfExperts) -> MatmulFormat {
         let wide = MatmulFormat { weights: FormatName::Fp32, activations: FormatName::Fp32 };
         if self.model.architecture == MINIMAX_M2 || self.is_minimax_m3() { wide } else { moe.router_format }
     }
 
-    /// What a router writes. upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`
+    /// What a router writes.
+    /// upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`, `model_executor/models/deepseek_v2.py::_get_moe_router_dtype`
     pub(super) fn router_output(&self) -> FormatName {
-        if self.model.architecture == MINIMAX_M2 || self.is_minimax_m3() { FormatName::Fp32 } else { self.dtype() }
+        let wide = [MINIMAX_M2, GLM_DSA].contains(&self.model.architecture.as_str());
+        if wide || self.is_minimax_m3() { FormatName::Fp32 } else { self.dtype() }
     }
 
     /// Experts of a layer on the rank that holds the most.
@@ -174,7 +185,7 @@ impl<'a> Site<'a> {
         match self.resolved.cache.kv_cache_dtype {
             KvCacheDtype::Auto => self.dtype(),
             KvCacheDtype::Bfloat16 => FormatName::Bf16,
-            KvCacheDtype::Fp8 | KvCacheDtype::Fp8E4m3 => FormatName::Fp8,
+            KvCacheDtype::Fp8 | KvCacheDtype::Fp8E4m3 | KvCacheDtype::Fp8DsMla => FormatName::Fp8,
         }
     }
 

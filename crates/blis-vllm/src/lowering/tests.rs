@@ -5,6 +5,7 @@ mod compressed;
 mod kernels;
 mod latent;
 mod resident;
+mod selected;
 mod shapes;
 
 use blis_contracts::chip::Chip;
@@ -28,6 +29,8 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("hardware/h200"),
     catalog!("hardware/b200"),
     catalog!("hardware/b300"),
+    catalog!("hardware/a100-sxm"),
+    catalog!("hardware/rtx-pro-6000"),
     catalog!("models/deepseek-v4-flash/graph"),
     catalog!("models/deepseek-v4-pro/graph"),
     catalog!("models/gpt-oss-20b/graph"),
@@ -46,6 +49,10 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/minimax-m3-nvfp4/graph"),
     catalog!("models/deepseek-v3/graph"),
     catalog!("models/deepseek-v3.1-nvfp4/graph"),
+    catalog!("models/deepseek-v3.2/graph"),
+    catalog!("models/deepseek-v3.2-nvfp4/graph"),
+    catalog!("models/glm-5/graph"),
+    catalog!("models/glm-5.2/graph"),
     catalog!("models/kimi-k2.5/graph"),
     catalog!("models/kimi-k2.5-nvfp4/graph"),
 ];

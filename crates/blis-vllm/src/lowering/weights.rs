@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use super::experts::{self, ExpertsChoice, Storage};
 use super::pass::output_format;
 use super::site::Site;
-use super::{LoweringError, compressed};
+use super::{LoweringError, compressed, selected};
 
 /// Every resident tensor, layers merged.
 pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringError> {
@@ -98,6 +98,7 @@ fn latent(site: &Site<'_>, attention: &LatentAttention, add: &mut impl FnMut(&st
     add("key and value projections in 16 bits", if copied { up * kv_rank * plain } else { 0 });
     let depth = heads * u64::from(attention.value_dim);
     add("output projection", attention.output_format.weights.stored_bytes(hidden, depth));
+    add("indexer", attention.indexer().map_or(0, |indexer| selected::indexer_weight_bytes(site, indexer, query_depth)));
 }
 
 fn grouped_query(site: &Site<'_>, attention: &GroupedQueryAttention, add: &mut impl FnMut(&str, u64)) {

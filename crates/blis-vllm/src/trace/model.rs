@@ -6,7 +6,7 @@ use blis_contracts::chip::{Chip, CitationKind, Cited};
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{
     Attention, DenseFeedForward, Derivation, FeedForward, GatedDelta, GroupedQueryAttention, LatentAttention, LayerBlock, Mamba2,
-    MixtureOfExperts, ModelGraph, ParameterCount, StackRun,
+    MixtureOfExperts, ModelGraph, ParameterCount, StackRun, TokenIndexer, TokenSelection,
 };
 use blis_contracts::units::{BytesPerRank, BytesPerSecond};
 use indexmap::IndexMap;
@@ -29,7 +29,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
     // Whether there are experts decides how engine cores keep step; what they are does not matter.
     let experts = ["num_experts", "num_local_experts"].into_iter().find_map(|key| config.get(key).and_then(Value::as_u64)).unwrap_or(0);
     let feed_forward = feed_forward(experts);
-    let latent = if architecture == "DeepseekV3ForCausalLM" { Some(latent(&count)?) } else { None };
+    let latent = latent_of(architecture, &count)?;
     let grouped_query = |window| {
         Attention::GroupedQuery(GroupedQueryAttention {
             query_heads,
@@ -97,6 +97,7 @@ fn architecture(config: &Map<String, Value>) -> Result<(&'static str, bool), Set
         "qwen3" => ("Qwen3ForCausalLM", false),
         "qwen3_moe" => ("Qwen3MoeForCausalLM", false),
         "deepseek_v3" => ("DeepseekV3ForCausalLM", false),
+        "deepseek_v32" => ("DeepseekV32ForCausalLM", false),
         "qwen3_next" => (DELTA, false),
         "nemotron_h" => (MAMBA2, false),
         other => return Err(SetupError::model(format!("model_type {other:?} has no transcription of its layers"))),
@@ -174,6 +175,15 @@ fn feed_forward(experts: u64) -> FeedForward {
     FeedForward::Dense(DenseFeedForward { intermediate_size: ANY_RANKS, gated: true, bias: false, up_format: PLAIN, down_format: PLAIN })
 }
 
+/// The latent attention of an architecture that has it.
+fn latent_of(architecture: &str, count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<Option<LatentAttention>, SetupError> {
+    Ok(match architecture {
+        "DeepseekV3ForCausalLM" => Some(latent(count)?),
+        "DeepseekV32ForCausalLM" => Some(LatentAttention { selection: Some(selection(count)?), ..latent(count)? }),
+        _ => None,
+    })
+}
+
 fn latent(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<LatentAttention, SetupError> {
     Ok(LatentAttention {
         query_heads: count("num_attention_heads")?,
@@ -198,7 +208,7 @@ pub(super) fn prediction_layers(given: &Value) -> Result<u32, SetupError> {
 }
 
 /// The name upstream gives the attention of a layer.
-pub(super) fn layer_name(graph: &ModelGraph, index: usize) -> String {
+fn layer_name(graph: &ModelGraph, index: usize) -> String {
     let attends =
         graph.layers().nth(index).is_some_and(|block| matches!(block.attention, Attention::GroupedQuery(_) | Attention::Latent(_)));
     let module = match (graph.architecture.as_str(), attends) {
@@ -209,6 +219,26 @@ pub(super) fn layer_name(graph: &ModelGraph, index: usize) -> String {
         _ => "self_attn.attn",
     };
     format!("model.layers.{index}.{module}")
+}
+
+/// The name upstream gives the cache that the port calls so.
+pub(super) fn cache_name(graph: &ModelGraph, own: &str) -> String {
+    let index = own.split('.').nth(2).and_then(|index| index.parse().ok());
+    match index {
+        Some(index) if !own.ends_with(".indexer.k_cache") => layer_name(graph, index),
+        _ => own.to_owned(),
+    }
+}
+
+fn selection(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<TokenSelection, SetupError> {
+    let indexer = TokenIndexer {
+        heads: count("index_n_heads")?,
+        head_dim: count("index_head_dim")?,
+        query_format: PLAIN,
+        key_format: PLAIN,
+        weights_format: PLAIN,
+    };
+    Ok(TokenSelection { top_k: count("index_topk")?, indexer: Some(indexer) })
 }
 
 /// The accelerator: one of the oracle's stand-ins (`oracle/world.py`), or the properties stated.
@@ -282,11 +312,12 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
         Some("tiny-llama") => tiny("llama", 2),
         Some("tiny-gptoss") => tiny("gpt_oss", 4),
         Some("tiny-qwen3") => tiny("qwen3", 2),
-        Some("tiny-mla") => tiny_latent(),
+        Some("tiny-mla") => tiny_latent("deepseek_v3"),
+        Some("tiny-dsa") => tiny_selecting(),
         Some("tiny-delta") => tiny_delta(),
         Some("tiny-mamba2") => tiny_mamba2(),
         Some(other) => {
-            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla, tiny-delta, tiny-mamba2";
+            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla, tiny-dsa, tiny-delta, tiny-mamba2";
             return Err(SetupError::model(format!("unknown preset {other:?}; known are {known}")));
         }
     };
@@ -318,8 +349,15 @@ fn tiny_mamba2() -> Map<String, Value> {
     config
 }
 
-fn tiny_latent() -> Map<String, Value> {
-    let mut config = tiny("deepseek_v3", 3);
+fn tiny_selecting() -> Map<String, Value> {
+    let mut config = tiny_latent("deepseek_v32");
+    let counts = [("index_n_heads", 64), ("index_head_dim", 128), ("index_topk", 2048)];
+    config.extend(counts.map(|(key, value)| (key.to_owned(), Value::from(value))));
+    config
+}
+
+fn tiny_latent(model_type: &str) -> Map<String, Value> {
+    let mut config = tiny(model_type, 3);
     let counts = [
         ("num_key_value_heads", 4),
         ("q_lora_rank", 96),

@@ -167,7 +167,9 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     let resolved = resolve_unpriced(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS }, &unpriced)?;
     speculative::check(method.as_ref(), max_loras, &resolved, scenario)?;
     let mut layers = kv_layers(&graph, &resolved, &chip)?;
-    (0..layers.len()).for_each(|index| layers[index].name = model::layer_name(&graph, index));
+    for layer in &mut layers {
+        layer.name = model::cache_name(&graph, &layer.name);
+    }
     layers.extend(method.iter().flat_map(|method| method.layers(&layers)).collect::<Vec<_>>());
     let names: Vec<String> = layers.iter().map(|layer| layer.name.clone()).collect();
     let sized = size(&sizing_input(&resolved, layers, scenario.kv_bytes, NO_DEVICE)?)?;

@@ -10,7 +10,7 @@ use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
 use super::ledger::Ledger;
 use super::model::{attentions, latent_attention, recurrent};
-use super::{block_sparse, compressed, latent};
+use super::{block_sparse, compressed, latent, selected};
 use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{AttentionSettings, CacheSettings};
@@ -39,7 +39,11 @@ pub(super) fn resolve(
         return compressed::resolve(ledger, machine, cache);
     }
     if let Some(attention) = latent_attention(machine.model)? {
-        return latent::resolve(ledger, machine, cache, attention);
+        return if attention.selection.is_some() {
+            selected::resolve(ledger, machine, ranks, cache, attention)
+        } else {
+            latent::resolve(ledger, machine, cache, attention)
+        };
     }
     latent::refuse_its_settings(ledger)?;
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;
@@ -102,6 +106,11 @@ pub(super) fn block_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, attentio
     if attention.backend == AttentionBackend::FlashMlaSparseDsv4 {
         ledger.derive(Setting::BlockSize, compressed::BLOCK_SIZE, format!("what {} prefers", attention.backend));
         return compressed::BLOCK_SIZE;
+    }
+    if latent_attention(machine.model).ok().flatten().is_some_and(|attention| attention.selection.is_some()) {
+        let preferred = selected::BLOCK_SIZE;
+        ledger.derive(Setting::BlockSize, preferred, "the least that attention and its indexer read");
+        return preferred;
     }
     if attention.block_sparse.is_some() {
         let preferred = block_sparse::PAGE_TOKENS;
@@ -189,7 +198,12 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
         | AttentionBackend::FlashAttnMla
         | AttentionBackend::FlashMla
         | AttentionBackend::TritonMla
-        | AttentionBackend::FlashMlaSparseDsv4 => return vec!["non-MLA not supported"],
+        | AttentionBackend::FlashMlaSparseDsv4
+        | AttentionBackend::FlashMlaSparse
+        | AttentionBackend::FlashinferMlaSparse
+        | AttentionBackend::FlashinferMlaSparseSm120
+        | AttentionBackend::FlashinferMlaSparseSm90
+        | AttentionBackend::FlashAttnMlaSparse => return vec!["non-MLA not supported"],
     };
     let checks = [
         (head_size, "head_size not supported"),
@@ -252,7 +266,13 @@ fn flash_attn_version(need: Need, head_size: Option<u32>) -> Option<u8> {
 fn graph_support(backend: AttentionBackend, need: Need, machine: Machine<'_>) -> GraphSupport {
     match backend {
         AttentionBackend::FlashAttn if machine.family(9) => GraphSupport::Always,
-        AttentionBackend::FlashAttn | AttentionBackend::FlashMlaSparseDsv4 => GraphSupport::UniformBatch,
+        AttentionBackend::FlashAttn
+        | AttentionBackend::FlashMlaSparseDsv4
+        | AttentionBackend::FlashMlaSparse
+        | AttentionBackend::FlashinferMlaSparse
+        | AttentionBackend::FlashinferMlaSparseSm120
+        | AttentionBackend::FlashinferMlaSparseSm90
+        | AttentionBackend::FlashAttnMlaSparse => GraphSupport::UniformBatch,
         AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => GraphSupport::Always,
         AttentionBackend::Flashinfer => {
             let compact = need.capability == (9, 0) || machine.family(12);

@@ -5,6 +5,7 @@
 //! `max_position_embeddings` already.
 
 use blis_contracts::format::FormatName;
+use blis_contracts::model::{Attention, ModelGraph};
 
 use super::Machine;
 use super::ledger::Ledger;
@@ -93,6 +94,23 @@ fn kv_cache_dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<KvCac
         (KvCacheDtype::Auto, Some(other)) if other != machine.model.dtype => Err(ConfigError::Refused(format!(
             "the checkpoint declares a KV cache of format {other}, which is not modelled; state --kv-cache-dtype bfloat16 or fp8"
         ))),
+        (KvCacheDtype::Fp8DsMla, _) if !packs_latent_vectors(machine.model) => Err(ConfigError::Refused(format!(
+            "--kv-cache-dtype {stated}: kv_cache_dtype not supported by the attention backends of this model; state fp8"
+        ))),
+        // upstream: vllm `model_executor/models/config.py::DeepseekV32ForCausalLM.verify_and_update_config`
+        (KvCacheDtype::Bfloat16, _) if machine.model.architecture == "DeepseekV32ForCausalLM" => {
+            ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Auto, "bfloat16 is what this architecture calls auto");
+            Ok(KvCacheDtype::Auto)
+        }
         (stated, _) => Ok(stated),
     }
+}
+
+/// Whether some backend of the model's attention stores latent vectors with scales of their own.
+fn packs_latent_vectors(model: &ModelGraph) -> bool {
+    model.blocks.values().any(|block| match &block.attention {
+        Attention::GroupedQuery(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => false,
+        Attention::Latent(attention) => attention.selection.is_some(),
+        Attention::Compressed(_) => true,
+    })
 }

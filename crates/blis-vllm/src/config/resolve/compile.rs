@@ -60,7 +60,13 @@ pub(super) fn resolve(
 
 /// Architectures whose graphs break at attention while they are captured, instead of being split by the compiler.
 /// upstream: vllm `config/vllm.py::DEFAULT_BREAKABLE_CUDAGRAPH_ARCHITECTURES`, of which those that a rule derives
-const BREAKABLE_GRAPHS: &[&str] = &["DeepseekV4ForCausalLM", "MiniMaxM3ForCausalLM", "MiniMaxM3SparseForConditionalGeneration"];
+const BREAKABLE_GRAPHS: &[&str] = &[
+    "DeepseekV32ForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "GlmMoeDsaForCausalLM",
+    "MiniMaxM3ForCausalLM",
+    "MiniMaxM3SparseForConditionalGeneration",
+];
 
 /// upstream: vllm `config/vllm.py::VllmConfig._maybe_enable_breakable_cudagraph`
 fn breakable_mode(ledger: &mut Ledger<'_>) -> CompilationMode {

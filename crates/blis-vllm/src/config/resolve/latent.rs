@@ -4,7 +4,7 @@
 //! `platforms/interface.py::Platform.get_mla_prefill_backend_cls`; `v1/attention/backends/mla/prefill/`;
 //! `model_executor/layers/attention/mla_attention.py::MLACommonMetadataBuilder.determine_prefill_query_data_type`
 //!
-//! Left out: sparse latent attention; several ranks that share one context.
+//! Attention to tokens that an indexer picks has a file of its own, [`super::selected`]. Left out: several ranks that share one context.
 
 use blis_contracts::model::LatentAttention;
 
@@ -34,11 +34,6 @@ pub(super) fn resolve(
     cache: &CacheSettings,
     attention: &LatentAttention,
 ) -> Result<AttentionSettings, ConfigError> {
-    if attention.selection.is_some() {
-        return Err(ConfigError::Refused(
-            "attention to tokens that an indexer picks (MLAAttention with use_sparse) is not modelled".to_owned(),
-        ));
-    }
     let need = Need {
         capability: machine.chip.compute_capability.value,
         kv_cache_dtype: cache.kv_cache_dtype,
@@ -55,7 +50,7 @@ pub(super) fn resolve(
     }
     let setting = Setting::AttentionConfigMlaPrefillBackend;
     let stated = ledger.stated(setting).and_then(|value| value.as_str()).and_then(MlaPrefillBackend::named);
-    let prefill = prefill_backend(stated, need)?;
+    let prefill = prefill_backend(stated, need.capability, need.dims)?;
     match stated {
         Some(_) => drop(ledger.value(setting)),
         None => ledger.derive(setting, prefill, "the first that the chip and the head sizes admit"),
@@ -101,7 +96,12 @@ pub(super) const fn block_size(backend: AttentionBackend) -> Option<u32> {
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
-        | AttentionBackend::FlashMlaSparseDsv4 => None,
+        | AttentionBackend::FlashMlaSparseDsv4
+        | AttentionBackend::FlashMlaSparse
+        | AttentionBackend::FlashinferMlaSparse
+        | AttentionBackend::FlashinferMlaSparseSm120
+        | AttentionBackend::FlashinferMlaSparseSm90
+        | AttentionBackend::FlashAttnMlaSparse => None,
     }
 }
 
@@ -117,7 +117,12 @@ pub(super) const fn graph_support(backend: AttentionBackend) -> GraphSupport {
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
-        | AttentionBackend::FlashMlaSparseDsv4 => GraphSupport::Never,
+        | AttentionBackend::FlashMlaSparseDsv4
+        | AttentionBackend::FlashMlaSparse
+        | AttentionBackend::FlashinferMlaSparse
+        | AttentionBackend::FlashinferMlaSparseSm120
+        | AttentionBackend::FlashinferMlaSparseSm90
+        | AttentionBackend::FlashAttnMlaSparse => GraphSupport::Never,
     }
 }
 
@@ -146,7 +151,12 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
         AttentionBackend::FlashAttn | AttentionBackend::Flashinfer | AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => {
             return vec!["MLA not supported"];
         }
-        AttentionBackend::FlashMlaSparseDsv4 => return vec!["non-sparse not supported"],
+        AttentionBackend::FlashMlaSparseDsv4
+        | AttentionBackend::FlashMlaSparse
+        | AttentionBackend::FlashinferMlaSparse
+        | AttentionBackend::FlashinferMlaSparseSm120
+        | AttentionBackend::FlashinferMlaSparseSm90
+        | AttentionBackend::FlashAttnMlaSparse => return vec!["non-sparse not supported"],
     };
     let head_size = backend == AttentionBackend::TritonMla || [320, 512, 576].contains(&need.head_size);
     let page = block_size(backend).unwrap_or(1);
@@ -160,12 +170,37 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
     checks.into_iter().filter(|(holds, _)| !holds).map(|(_, reason)| reason).collect()
 }
 
-fn prefill_backend(stated: Option<MlaPrefillBackend>, need: Need) -> Result<MlaPrefillBackend, ConfigError> {
+/// What short prompts run of a model whose other prompts do not need it; none where no backend has its head sizes.
+pub(super) fn prompts(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    attention: &LatentAttention,
+) -> Result<Option<MlaPrefillBackend>, ConfigError> {
+    let dims = (attention.plain_dim, attention.rotary_dim, attention.value_dim);
+    let setting = Setting::AttentionConfigMlaPrefillBackend;
+    let stated = ledger.stated(setting).and_then(|value| value.as_str()).and_then(MlaPrefillBackend::named);
+    let found = prefill_backend(stated, machine.chip.compute_capability.value, dims);
+    match (stated, &found) {
+        (Some(_), _) => drop(ledger.value(setting)),
+        (None, Ok(backend)) => ledger.derive(setting, *backend, "the first that the chip and the head sizes admit"),
+        (None, Err(_)) => return Ok(None),
+    }
+    if ledger.flag(Setting::AttentionConfigUsePrefillQueryQuantization) {
+        ledger.note("use_prefill_query_quantization has no effect: prompts of sparse latent attention stay in 16 bits".to_owned());
+    }
+    found.map(Some)
+}
+
+fn prefill_backend(
+    stated: Option<MlaPrefillBackend>,
+    capability: (u32, u32),
+    dims: (u32, u32, u32),
+) -> Result<MlaPrefillBackend, ConfigError> {
     use MlaPrefillBackend::{FlashAttn, Flashinfer, TokenspeedMla, TrtllmRagged};
     let valid = |backend: MlaPrefillBackend| match backend {
-        FlashAttn => [(128, 64, 128), (192, 64, 256), (64, 64, 128), (256, 0, 256)].contains(&need.dims),
-        TrtllmRagged => need.capability.0 == 10 && [(128, 64, 128), (192, 64, 256)].contains(&need.dims),
-        Flashinfer | TokenspeedMla => need.capability.0 == 10 && need.dims == (128, 64, 128),
+        FlashAttn => [(128, 64, 128), (192, 64, 256), (64, 64, 128), (256, 0, 256)].contains(&dims),
+        TrtllmRagged => capability.0 == 10 && [(128, 64, 128), (192, 64, 256)].contains(&dims),
+        Flashinfer | TokenspeedMla => capability.0 == 10 && dims == (128, 64, 128),
     };
     if let Some(backend) = stated {
         return if valid(backend) {
@@ -174,7 +209,7 @@ fn prefill_backend(stated: Option<MlaPrefillBackend>, need: Need) -> Result<MlaP
             Err(ConfigError::Refused(format!("selected MLA prefill backend {backend} is not valid for this configuration")))
         };
     }
-    let tried = match (need.capability.0, need.dims) {
+    let tried = match (capability.0, dims) {
         (10, (192, 64, 256)) => &[TrtllmRagged, FlashAttn, Flashinfer, TokenspeedMla][..],
         (10, _) => &[FlashAttn, TrtllmRagged, Flashinfer, TokenspeedMla],
         _ => &[FlashAttn],
@@ -184,7 +219,7 @@ fn prefill_backend(stated: Option<MlaPrefillBackend>, need: Need) -> Result<MlaP
 }
 
 /// The `FlashAttention` version that prompts would use.
-const fn flash_attn_version(capability: (u32, u32)) -> Option<u8> {
+pub(super) const fn flash_attn_version(capability: (u32, u32)) -> Option<u8> {
     match capability.0 {
         9 => Some(3),
         10 | 11 => Some(4),

@@ -17,6 +17,7 @@ mod latent;
 mod ledger;
 mod model;
 mod parallel;
+mod selected;
 
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;

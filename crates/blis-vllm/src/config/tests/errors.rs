@@ -124,7 +124,7 @@ fn what_is_not_modelled_is_refused_by_its_name() {
         ("-cc.custom_ops '[\"rms_norm\"]'", "invalid syntax 'rms_norm' for custom op"),
         ("-cc.custom_ops '[\"+a\",\"-a\"]'", "custom_ops cannot both enable and disable the same operation: a"),
         ("-ac.flash_attn_version 5", "attention_config.flash_attn_version: invalid choice \"5\"; choose from 2, 3, 4"),
-        ("--attention-backend FLASHMLA_SPARSE", "--attention-backend = FLASHMLA_SPARSE is not modelled"),
+        ("--attention-backend TURBOQUANT", "--attention-backend = TURBOQUANT is not modelled"),
         (
             "--attention-backend FLASHINFER -ac.backend FLASHINFER",
             "--attention-backend and attention_config.backend are mutually exclusive",
