@@ -3,9 +3,9 @@
 //! Left out: how any of it was decided or priced; the rows arrive from the engine and the cost model.
 
 use blis_contracts::environment::MemoryBreakdown;
-use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowSet};
+use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
 use blis_contracts::provenance::{Method, ResolvedSetting, SettingSource};
-use blis_contracts::step::StepEstimate;
+use blis_contracts::step::{StepEstimate, StepShape};
 use blis_contracts::units::BytesPerRank;
 
 use crate::grid::Grid;
@@ -30,10 +30,18 @@ pub fn settings(settings: &[ResolvedSetting]) -> String {
     grid.wrapped().print()
 }
 
-/// What one forward pass runs on a rank: identical work merged, in order of first appearance.
-pub fn plan(plan: &PoolPlan) -> String {
-    let mut grid = Grid::new(&[">calls", "primitive", "kernel", "shape on one rank", "rows"]);
+/// What one forward pass runs on a rank: identical work merged, in order of first appearance. Kernels that none of `steps` has the size
+/// for are left out and counted; `alternatives` lists them too, each with the sizes it runs for.
+pub fn plan(plan: &PoolPlan, steps: &[StepShape], alternatives: bool) -> String {
+    let mut headers = vec![">calls", "primitive", "kernel", "shape on one rank", "rows"];
+    headers.extend(alternatives.then_some("number of them"));
+    let mut grid = Grid::new(&headers);
+    let mut left_out = 0;
     for (layer, calls) in merged(&plan.layers) {
+        if !alternatives && !steps.iter().any(|step| serves(layer, step, plan.layout.tensor)) {
+            left_out += 1;
+            continue;
+        }
         let rows = match layer.rows {
             RowSet::Tokens => "tokens",
             RowSet::Split => "split",
@@ -45,9 +53,31 @@ pub fn plan(plan: &PoolPlan) -> String {
             RowSet::Cached => "cached",
         };
         let kernel = format!("{}/{}", layer.kernel.library, layer.kernel.variant);
-        grid.row([&count(calls), layer.primitive.as_str(), &kernel, &shape(&layer.shape), rows]);
+        let numbers = alternatives.then(|| numbers(layer.runs_for));
+        let cells = [count(calls), layer.primitive.as_str().to_owned(), kernel, shape(&layer.shape), rows.to_owned()];
+        grid.row(cells.into_iter().chain(numbers));
     }
-    grid.print()
+    let note = match left_out {
+        0 => String::new(),
+        _ => format!("{} for steps of other sizes left out; `--alternatives` lists them\n", counted(left_out, "kernel")),
+    };
+    grid.print() + &note
+}
+
+/// Whether a kernel is the one for the rows that a step has of its kind, if any.
+fn serves(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> bool {
+    let gathered = step.ranks.iter().map(|rank| rank.padded_tokens).sum();
+    step.ranks.iter().map(|rank| layer.rows.rows(rank, gathered, sharing)).any(|rows| rows == 0 || layer.runs_for.contains(rows))
+}
+
+/// The numbers of rows that a kernel runs for.
+fn numbers(range: RowRange) -> String {
+    match (range.least, range.most) {
+        (0 | 1, u32::MAX) => "any".to_owned(),
+        (least, u32::MAX) => format!("{} and more", count(least.into())),
+        (0, most) => format!("up to {}", count(most.into())),
+        (least, most) => format!("{} to {}", count(least.into()), count(most.into())),
+    }
 }
 
 /// Graphs, layout and what surrounds the pass, as facts.
@@ -160,7 +190,7 @@ fn trust(row: &PriceRow) -> String {
 fn merged(layers: &[LoweredLayer]) -> Vec<(&LoweredLayer, u64)> {
     let mut classes: Vec<(&LoweredLayer, u64)> = Vec::new();
     for layer in layers {
-        let key = |layer: &LoweredLayer| (layer.primitive, layer.rows, layer.stage);
+        let key = |layer: &LoweredLayer| (layer.primitive, layer.rows, layer.stage, layer.runs_for);
         let same = |other: &LoweredLayer| key(other) == key(layer) && other.shape == layer.shape && other.kernel == layer.kernel;
         match classes.iter_mut().find(|(other, _)| same(other)) {
             Some((_, calls)) => *calls += 1,

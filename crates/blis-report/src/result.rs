@@ -1,7 +1,7 @@
 //! A Result as an aligned table and as JSON.
 //!
 //! The table answers in the order of the questions: how fast, how much, what became of the requests, what they waited for, where
-//! the prices came from, what to beware of, and what each name means. A figure the run does not give is a dash, never a zero;
+//! the prices came from, and what to beware of; what each name means is a list of its own. A figure the run does not give is a dash, never a zero;
 //! a statistic that a metric does not have is left blank.
 
 use indexmap::IndexMap;
@@ -40,7 +40,6 @@ pub fn table(result: &RunResult) -> String {
     }
     parts.push(facts(result));
     parts.push(warnings(&result.warnings));
-    parts.push(definitions(&result.figures));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }
@@ -58,14 +57,9 @@ pub fn metrics() -> String {
     let mut grid = Grid::new(&["metric", "unit", "definition"]);
     for metric in Metric::ALL {
         let definition = metric.definition();
-        grid.row([definition.id, definition.unit, &meaning(metric)]);
+        grid.row([definition.id, definition.unit, &format!("{}; over {}", definition.formula, definition.population)]);
     }
     grid.wrapped().print()
-}
-
-fn meaning(metric: Metric) -> String {
-    let definition = metric.definition();
-    format!("{}; over {}", definition.formula, definition.population)
 }
 
 /// Figures grouped by scope, in the order the scopes appear.
@@ -165,6 +159,7 @@ fn facts(result: &RunResult) -> String {
     };
     let hashes = [("scenario", &inputs.scenario_sha256), ("catalog", &inputs.catalog_sha256), ("registry", &inputs.registry_sha256)];
     fact("inputs", format!("{}; {origin} data", list(hashes.map(|(name, hash)| format!("{name} {}", short_hash(hash))))));
+    fact("figures", "defined by `blis metrics`".to_owned());
     grid.wrapped().print()
 }
 
@@ -249,18 +244,6 @@ fn validity_facts(validity: &Validity, fact: &mut impl FnMut(&str, String)) {
 /// An interval as percentages of the simulated mean.
 pub(crate) fn expected(interval: &ErrorInterval) -> String {
     format!("{:.0} to {:.0}%", interval.low * 1e2, interval.high * 1e2)
-}
-
-/// The definitions of the metrics that the figures use.
-fn definitions(figures: &[Figure]) -> String {
-    let mut grid = Grid::headless(&["", ""]);
-    for metric in Metric::ALL {
-        let id = metric.definition().id;
-        if figures.iter().any(|figure| figure.metric == id) {
-            grid.row([id, &meaning(metric)]);
-        }
-    }
-    grid.wrapped().print()
 }
 
 fn list(items: impl IntoIterator<Item = String>) -> String {

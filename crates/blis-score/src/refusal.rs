@@ -51,6 +51,7 @@ pub(crate) fn of_line(error: &ConfigError) -> GradeReason {
         | ConfigError::UnexpectedValue { .. }
         | ConfigError::NotARelease { .. } => (ReasonCode::LaunchUnreadable, LINE.to_owned()),
         ConfigError::LaterRelease { .. } => (ReasonCode::FieldNotInRelease, "launch.image".to_owned()),
+        ConfigError::NotPorted(_) => (ReasonCode::FieldNotModelled, "model".to_owned()),
         ConfigError::Refused(_) => (ReasonCode::RunRefused, "start".to_owned()),
     };
     GradeReason::new(code, subject, error.to_string())
@@ -93,6 +94,8 @@ mod tests {
         assert_eq!(of(&ConfigError::NoEquivalent { name, value, reason }), (ReasonCode::FieldNotInRelease, "--a".to_owned()));
         let variable = |name: &str| of(&ConfigError::UnknownVariable { name: name.to_owned(), hint: String::new() }).0;
         assert_eq!((variable("VLLM_X"), variable("OTHER_X")), (ReasonCode::FieldNotInRelease, ReasonCode::FieldUnclassified));
+        let combination = "layers of different kinds, which is not modelled".to_owned();
+        assert_eq!(of(&ConfigError::NotPorted(combination)), (ReasonCode::FieldNotModelled, "model".to_owned()));
         assert_eq!(of(&ConfigError::Unbalanced), (ReasonCode::LaunchUnreadable, LINE.to_owned()));
     }
 }

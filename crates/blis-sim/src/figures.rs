@@ -5,7 +5,7 @@ use blis_contracts::result::{Figure, Statistic};
 
 use crate::histogram::Histogram;
 use crate::objectives::Class;
-use crate::simulation::Outcome;
+use crate::outcome::Outcome;
 use crate::tally::quantile_of_sorted;
 
 /// The scope of figures over everything.

@@ -93,11 +93,16 @@ impl FrontEnd {
         self.busy_until_ns += self.costs.per_output_ns;
         let begins = sent == 0;
         let joins = self.overtaken && !begins;
-        let leaves = ended || begins || (!joins && tokens - sent >= u64::from(self.stream_interval));
-        leaves.then(|| {
-            self.busy_until_ns += if joins { 0 } else { self.costs.per_chunk_ns } + if begins { self.costs.per_response_ns } else { 0 };
-            whole(self.busy_until_ns)
-        })
+        if !(ended || begins) && (joins || tokens - sent < u64::from(self.stream_interval)) {
+            return None;
+        }
+        if !joins {
+            self.busy_until_ns += self.costs.per_chunk_ns;
+        }
+        if begins {
+            self.busy_until_ns += self.costs.per_response_ns;
+        }
+        Some(whole(self.busy_until_ns))
     }
 
     fn work_from(&mut self, now: SimTime, work_ns: u64) {

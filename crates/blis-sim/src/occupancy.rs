@@ -37,6 +37,11 @@ impl Occupancy {
         *self = Self { amount: self.amount, since: now, started: now, area: 0, peak: self.amount };
     }
 
+    /// The amount now.
+    pub(crate) fn amount(&self) -> u64 {
+        self.amount
+    }
+
     /// The largest amount.
     pub(crate) fn peak(&self) -> u64 {
         self.peak

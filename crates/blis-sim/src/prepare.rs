@@ -1,18 +1,21 @@
 //! From a scenario to an engine that is about to start: names resolved, launch line read, KV sized.
 
 use blis_catalog::CatalogError;
+use blis_contracts::chip::Chip;
 use blis_contracts::environment::MemoryBreakdown;
+use blis_contracts::model::ModelGraph;
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::ResolvedSetting;
-use blis_contracts::scenario::{EngineChoice, Pool, Scenario};
+use blis_contracts::scenario::{EngineChoice, Packaging, Pool, Scenario};
 use blis_contracts::step::{PrefillRow, RankStep, StepShape};
 use blis_contracts::strict::{Problem, did_you_mean};
 use blis_kernel::{CostModel, PricedEnvironment, RoutingBalance};
+use blis_registry::{ChipCoefficients, RegistryError};
 use blis_vllm::config::{ConfigError, Launch, Place, Reading, Stated, read as read_strictly, read_estimating};
 use blis_vllm::engine::VllmEngine;
 use blis_vllm::startup::{KvPool, Site, StartError, start};
 
-use crate::simulation::SimulationError;
+use crate::outcome::SimulationError;
 use crate::world::World;
 
 /// The engines a scenario may name.
@@ -106,36 +109,90 @@ pub fn prepare_stated(scenario: &Scenario, stated: &Stated, world: &World) -> Re
     prepare_with(scenario, Some(stated), world)
 }
 
+/// Everything that keeps a validated scenario from starting, as far as it can be told at once: what one part of it gets wrong does not
+/// hide what another does.
+pub fn problems(scenario: &Scenario, world: &World) -> Vec<RunError> {
+    match named(scenario, None, world) {
+        Ok(parts) => parts.start(&scenario.pools[0]).err().into_iter().collect(),
+        Err(found) => found,
+    }
+}
+
 fn prepare_with(scenario: &Scenario, read: Option<&Stated>, world: &World) -> Result<Prepared, RunError> {
+    let parts = named(scenario, read, world).map_err(|mut found| found.swap_remove(0))?;
+    parts.start(&scenario.pools[0])
+}
+
+/// What a scenario names, found.
+struct Parts {
+    graph: ModelGraph,
+    chip: Chip,
+    packaging: Packaging,
+    coefficients: ChipCoefficients,
+    stated: Stated,
+}
+
+/// Finds everything that the scenario names; every part that is not found is told.
+fn named(scenario: &Scenario, read: Option<&Stated>, world: &World) -> Result<Parts, Vec<RunError>> {
     let pool = &scenario.pools[0];
     let choice = scenario.engine_of(pool);
-    let at = |path: &str, message: String| RunError::Scenario(Problem::new(path, message));
-    check_engine(choice, engine_path(pool))?;
     let group = scenario.group_of(pool).expect("a validated pool names its group");
     let group_path = scenario.cluster.path_of(&group.name);
     let hardware_path = format!("{group_path}.hardware");
-    let chips = || world.catalog.chips().collect();
-    let chip = world.catalog.chip(&group.hardware).map_err(|error| not_in_catalog(&hardware_path, &error, chips))?;
-    let packaging = group.packaging(&chip, &group_path).map_err(RunError::Scenario)?;
     let model_path = if pool.model.is_some() { "pools[0].model" } else { "model" };
-    let models = || world.catalog.models().collect();
-    let graph = world.catalog.model(scenario.model_of(pool)).map_err(|error| not_in_catalog(model_path, &error, models))?;
-    let coefficients = world.registry.chip(&group.hardware).map_err(|error| at(&hardware_path, error.to_string()))?;
 
-    let launch_path = launch_path(pool);
+    let mut found = Vec::new();
+    let engine = note(check_engine(choice, engine_path(pool)), &mut found);
+    let chips = || world.catalog.chips().collect();
+    let chip = world.catalog.chip(&group.hardware).map_err(|error| not_in_catalog(&hardware_path, &error, chips));
+    let chip = note(chip, &mut found);
+    let packaging = chip.as_ref().and_then(|chip| note(group.packaging(chip, &group_path).map_err(RunError::Scenario), &mut found));
+    let models = || world.catalog.models().collect();
+    let graph = world.catalog.model(scenario.model_of(pool)).map_err(|error| not_in_catalog(model_path, &error, models));
+    let graph = note(graph, &mut found);
+    let unpriced = |error: RegistryError| RunError::Scenario(Problem::new(hardware_path.as_str(), error.to_string()));
+    let coefficients = chip.as_ref().and_then(|_| note(world.registry.chip(&group.hardware).map_err(unpriced), &mut found));
+    let read_it = || read_line(pool, choice, read_strictly).map_err(|error| does_not_start(pool, error.into()));
     let stated = match read {
-        Some(stated) => stated.clone(),
-        None => read_line(pool, choice, read_strictly).map_err(|error| does_not_start(pool, error.into()))?,
+        Some(stated) => Some(stated.clone()),
+        None => engine.and_then(|()| note(read_it(), &mut found)),
     };
-    if world.catalog.resolve(stated.model()) != Some(graph.name.as_str()) {
-        let message = format!("serves `{}`, which is not `{}`, the model of the scenario", stated.model(), graph.name);
-        return Err(at(launch_path, message));
+    if let (Some(stated), Some(graph)) = (&stated, &graph) {
+        note(check_model(pool, stated, graph, world), &mut found);
     }
-    let site = Site { model: &graph.name.clone(), hardware: &group.hardware, gpus: packaging.gpus_per_node };
-    let model = CostModel::new(&chip, coefficients, ROUTING);
-    let mut environment = PricedEnvironment::new(graph, chip, model);
-    let started = start(&stated, site, &mut environment).map_err(|error| does_not_start(pool, error))?;
-    Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
+    match (chip, packaging, graph, coefficients, stated) {
+        (Some(chip), Some(packaging), Some(graph), Some(coefficients), Some(stated)) if found.is_empty() => {
+            Ok(Parts { graph, chip, packaging, coefficients, stated })
+        }
+        _ => Err(found),
+    }
+}
+
+/// What was found; what was not is added to the others.
+fn note<T>(result: Result<T, RunError>, found: &mut Vec<RunError>) -> Option<T> {
+    result.map_err(|error| found.push(error)).ok()
+}
+
+/// Whether the launch line serves the model of the scenario.
+fn check_model(pool: &Pool, stated: &Stated, graph: &ModelGraph, world: &World) -> Result<(), RunError> {
+    if world.catalog.resolve(stated.model()) == Some(graph.name.as_str()) {
+        return Ok(());
+    }
+    let message = format!("serves `{}`, which is not `{}`, the model of the scenario", stated.model(), graph.name);
+    Err(RunError::Scenario(Problem::new(launch_path(pool), message)))
+}
+
+impl Parts {
+    /// Starts the engine.
+    fn start(self, pool: &Pool) -> Result<Prepared, RunError> {
+        let Self { graph, chip, packaging, coefficients, stated } = self;
+        let (model, hardware) = (graph.name.clone(), chip.name.clone());
+        let site = Site { model: &model, hardware: &hardware, gpus: packaging.gpus_per_node };
+        let prices = CostModel::new(&chip, coefficients, ROUTING);
+        let mut environment = PricedEnvironment::new(graph, chip, prices);
+        let started = start(&stated, site, &mut environment).map_err(|error| does_not_start(pool, error))?;
+        Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
+    }
 }
 
 /// A name that the catalog does not know, with the one that was meant, or all there are.

@@ -11,9 +11,10 @@ use blis_workload::sources;
 
 use crate::front_end::FrontEndCosts;
 use crate::objectives::Objectives;
+use crate::outcome::{Frame, Observer, Statistics};
 use crate::prepare::{Prepared, RunError, prepare};
 use crate::result::{Finished, assemble};
-use crate::simulation::{Frame, Observer, Simulation, Statistics};
+use crate::simulation::Simulation;
 use crate::world::World;
 
 /// What the caller knows of the document a scenario was read from.

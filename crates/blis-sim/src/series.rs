@@ -57,6 +57,11 @@ impl Recorder {
         self.now = snapshot;
     }
 
+    /// The engine's state as observed last.
+    pub(crate) fn state(&self) -> EngineSnapshot {
+        self.now
+    }
+
     /// A step the engine launched; it may end after `now`.
     #[inline]
     pub(crate) fn step(&mut self, ticket: &StepTicket) {

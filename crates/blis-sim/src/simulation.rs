@@ -5,20 +5,22 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input, StepTicket, TokensOut};
+use blis_contracts::engine::{Effects, Engine, Input, TokensOut};
 use blis_contracts::environment::Environment;
 use blis_contracts::fate::Fate;
 use blis_contracts::record::RequestRecord;
 use blis_contracts::request::{Request, RequestSlot};
 use blis_contracts::units::SimTime;
-use blis_workload::source::{Draft, Source, client_of};
+use blis_workload::source::{Source, client_of};
 
+use crate::backlog::Backlog;
 use crate::calendar::{Calendar, Event};
 use crate::front_end::{FrontEnd, FrontEndCosts};
 use crate::histogram::Histogram;
 use crate::live::{LiveRequest, LiveRequests, Standing};
 use crate::objectives::Objectives;
 use crate::occupancy::Occupancy;
+use crate::outcome::{Frame, Observer, Outcome, Progress, SimulationError, Statistics};
 use crate::series::Recorder;
 use crate::tally::Tally;
 
@@ -26,140 +28,6 @@ use crate::tally::Tally;
 const WATCHDOG_WAKES: u64 = 1_000_000;
 /// Ended requests between two calls of [`Observer::progress`].
 const PROGRESS_EVERY: u64 = 256;
-
-/// The experimental frame, as far as the loop needs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame {
-    /// Requests to send, warm-up not counted; absent where sources end by themselves or the horizon stops the run.
-    pub requests: Option<u64>,
-    /// The instant the run stops at, whatever is in flight.
-    pub horizon: Option<SimTime>,
-    /// Requests, in order of sending and warm-up not counted, that no figure counts.
-    pub discard_first: u64,
-}
-
-/// Watches a run from outside; nothing it does can change the run.
-pub trait Observer {
-    /// A client sent a request.
-    fn sent(&mut self, at: SimTime, draft: &Draft);
-
-    /// A request's fate was written.
-    fn record(&mut self, record: &RequestRecord);
-
-    /// The engine launched a step, which left it in this state.
-    fn stepped(&mut self, step: &StepTicket, state: &EngineSnapshot);
-
-    /// Called now and then.
-    fn progress(&mut self, progress: Progress);
-}
-
-/// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Simulated time.
-    pub now: SimTime,
-    /// Requests that ended.
-    pub ended: u64,
-}
-
-/// What a run leaves.
-#[derive(Debug)]
-pub struct Outcome {
-    /// Samples and counts.
-    pub tally: Tally,
-    /// When the first measured request was sent.
-    pub window_start: SimTime,
-    /// When the last measured request ended, or the horizon.
-    pub window_end: SimTime,
-    /// Requests in flight, averaged over the measured window.
-    pub concurrency: Option<f64>,
-    /// KV blocks in use, averaged over the measured window.
-    pub used_blocks: Option<f64>,
-    /// Most KV blocks in use in the measured window.
-    pub peak_blocks: u64,
-    /// The engine's totals.
-    pub engine: EngineCounters,
-    /// The engine over simulated time.
-    pub(crate) recorder: Recorder,
-    /// When the last event happened.
-    pub end: SimTime,
-    /// Counts of the loop's own work.
-    pub statistics: Statistics,
-    /// Names of the clients that stated a priority other than 0, in the workload's order.
-    pub prioritised: Vec<String>,
-}
-
-/// Counts of the loop's own work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Statistics {
-    /// Events handled.
-    pub events: u64,
-    /// Engine wake-ups.
-    pub engine_wakes: u64,
-    /// Tokens passed to the front end.
-    pub tokens: u64,
-    /// Most requests in flight.
-    pub peak_in_flight: u64,
-}
-
-/// A run that cannot give a Result.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SimulationError {
-    /// Nothing arrives.
-    #[error("no request is sent before the horizon at {horizon}; the first would be sent at {}", first.map_or_else(|| "no time at all".to_owned(), |time| time.to_string()))]
-    NothingArrives {
-        /// Where the run stops.
-        horizon: SimTime,
-        /// When the first request would be sent.
-        first: Option<SimTime>,
-    },
-    /// The workload sends nothing.
-    #[error("no client sends any request")]
-    NoRequests,
-    /// The frame ends before any request that counts is sent.
-    #[error(
-        "no request is measured: the run ends at {end}, when {sent} requests had been sent, {warm_up} of them to warm up, and `discard_first` is {discard_first}"
-    )]
-    NothingMeasured {
-        /// When the run ended.
-        end: SimTime,
-        /// Requests sent, warm-up included.
-        sent: u64,
-        /// Requests sent to warm up.
-        warm_up: u64,
-        /// Requests after them that no figure counts.
-        discard_first: u64,
-    },
-    /// The clock has no room for what is to come.
-    #[error(
-        "the run passes {} of simulated time, the most there is, when {sent} requests have been sent; state a horizon, or let requests follow sooner",
-        SimTime::BEYOND
-    )]
-    TooLong {
-        /// Requests sent, warm-up not counted.
-        sent: u64,
-    },
-    /// Requests wait, and nothing will ever happen.
-    #[error("no progress from {now} on: {waiting} requests wait and no event is due")]
-    Stalled {
-        /// The last instant at which something happened.
-        now: SimTime,
-        /// Requests that had not ended.
-        waiting: u64,
-    },
-    /// The engine steps on and on without any request changing state.
-    #[error("no progress from {since} to {now}: no request changed state in {wakes} engine steps while {waiting} requests were in flight")]
-    Livelock {
-        /// When a request last changed state.
-        since: SimTime,
-        /// The instant the watchdog gave up.
-        now: SimTime,
-        /// Engine wake-ups in between.
-        wakes: u64,
-        /// Requests that had not ended.
-        waiting: u64,
-    },
-}
 
 /// A run in progress.
 pub struct Simulation<'a> {
@@ -180,6 +48,7 @@ pub struct Simulation<'a> {
     in_flight: Occupancy,
     used_blocks: Occupancy,
     recorder: Recorder,
+    backlog: Backlog,
     /// Requests sent, warm-up not counted.
     sent: u64,
     ended: u64,
@@ -233,6 +102,7 @@ impl<'a> Simulation<'a> {
             in_flight: Occupancy::default(),
             used_blocks: Occupancy::default(),
             recorder: Recorder::default(),
+            backlog: Backlog::default(),
             sent: 0,
             ended: 0,
             window: None,
@@ -303,6 +173,7 @@ impl<'a> Simulation<'a> {
             self.prioritised.insert(index);
         }
         self.observer.sent(now, &draft);
+        self.backlog.sent(self.in_flight.amount().saturating_sub(u64::from(self.recorder.state().running)));
         self.in_flight.increase(now);
         self.statistics.peak_in_flight = self.statistics.peak_in_flight.max(self.in_flight.peak());
         let live = LiveRequest::new(&draft, now, measured);
@@ -473,6 +344,7 @@ impl<'a> Simulation<'a> {
             peak_blocks: self.used_blocks.peak(),
             engine: self.engine.counters(),
             recorder: self.recorder,
+            growth: self.backlog.growth(),
             prioritised: self.prioritised.iter().map(|client| self.sources[*client as usize].name().to_owned()).collect(),
             tally: self.tally,
             end,

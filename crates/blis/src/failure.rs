@@ -34,12 +34,19 @@ pub(crate) enum Failure {
         /// Why.
         error: io::Error,
     },
+    /// Several of these, none of which hides another.
+    Several(Vec<Failure>),
 }
 
 impl Failure {
     /// A wrong argument.
     pub(crate) fn input(message: impl Into<String>, hint: Option<String>) -> Self {
         Self::Input { message: message.into(), hint }
+    }
+
+    /// Nothing, where nothing failed.
+    pub(crate) fn of_all(failures: Vec<Self>) -> Result<(), Self> {
+        if failures.is_empty() { Ok(()) } else { Err(Self::Several(failures)) }
     }
 
     /// Tells the user, and answers with the exit code.
@@ -56,6 +63,8 @@ impl Failure {
         match self {
             Self::Document { .. } | Self::Input { .. } => 2,
             Self::Run(_) | Self::Io { .. } => 1,
+            // What is wrong with the input has to be mended first.
+            Self::Several(failures) => failures.iter().map(Self::exit_code).max().unwrap_or(0),
         }
     }
 
@@ -64,6 +73,7 @@ impl Failure {
             Self::Document { errors, text } => errors.0.iter().map(|error| snippet::render(error, text.as_deref())).collect(),
             Self::Input { message, hint } => vec![plain(message, hint.as_deref())],
             Self::Run(message) => vec![plain(message, None)],
+            Self::Several(failures) => failures.iter().flat_map(Self::messages).collect(),
             Self::Io { what, error } => vec![plain(&format!("{what}: {error}"), None)],
         }
     }

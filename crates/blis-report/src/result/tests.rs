@@ -114,7 +114,7 @@ fn example(unfinished: u64) -> RunResult {
 }
 
 #[test]
-fn a_result_reads_from_latencies_to_definitions() {
+fn a_result_reads_from_latencies_to_warnings() {
     insta::assert_snapshot!(table(&example(0)));
 }
 

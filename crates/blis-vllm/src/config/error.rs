@@ -126,6 +126,9 @@ pub enum ConfigError {
         /// What is accepted.
         instead: String,
     },
+    /// A model on a chip with settings that the modelled release would run and this port does not.
+    #[error("{0}")]
+    NotPorted(String),
     /// A spelling of an earlier release without an equivalent.
     #[error("{name} = {value} has no equivalent in the modelled release: {reason}")]
     NoEquivalent {
@@ -202,6 +205,7 @@ impl ConfigError {
             | Self::UnexpectedValue { .. }
             | Self::UnknownKey { .. }
             | Self::MutuallyExclusive { .. }
+            | Self::NotPorted(_)
             | Self::Refused(_) => Place::Line,
         }
     }

@@ -90,6 +90,7 @@ pub(super) struct Core {
     stages_free: Vec<SimTime>,
     /// Calls of the step function.
     pub(super) calls: u64,
+    /// What the requests of the last batch gained, for who looks on.
     outputs: Vec<Output>,
     /// What the head of the waiting queue has been waiting behind, and since when.
     waiting_since: Option<(SimTime, Barrier)>,
@@ -319,23 +320,27 @@ impl Core {
     fn process_oldest(&mut self, woken: SimTime, now: SimTime, executed: bool, around: &mut Around<'_>) {
         let aborted = self.abort_early(woken, around);
         let InFlight { call, batch, .. } = self.queue.pop_front().expect("the loop waits only for a batch in flight");
+        let watched = self.recorder.is_some();
         self.outputs.clear();
-        self.scheduler.process(&batch, &mut self.outputs);
-        around.effects.tokens.extend(self.outputs.iter().map(|output| TokensOut { slot: output.external, count: output.gained }));
-        for output in &self.outputs {
+        self.scheduler.process(&batch, |output| {
+            if output.gained > 0 {
+                around.effects.tokens.push(TokensOut { slot: output.external, count: output.gained });
+            }
             if output.outputs == output.gained {
                 around.gate.prompt_done(u64::from(output.prompt));
             }
             if output.failed {
-                around.effects.tokens.retain(|tokens| tokens.count > 0);
                 self.unreported.extend(around.leave(output.external));
                 around.effects.refused.push((output.external, "its grammar does not compile".to_owned()));
             }
             if output.finished.is_some() {
                 self.unreported.extend(around.leave(output.external));
-                around.effects.finished.extend(finished(output));
+                around.effects.finished.extend(finished(&output));
             }
-        }
+            if watched {
+                self.outputs.push(output);
+            }
+        });
         around.report(self.unreported.drain(..));
         if let Some(recorder) = &mut self.recorder {
             recorder.processed(&self.scheduler, Processed { call, at: woken, aborted: &aborted, outputs: &self.outputs });

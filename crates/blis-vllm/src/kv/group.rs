@@ -276,6 +276,9 @@ impl Group {
                 table[..skipped].iter().rposition(|block| block.is_null()).map_or(0, |last_null| last_null + 1)
             }
         };
+        if first == skipped {
+            return;
+        }
         pool.release(table[first..skipped].iter().rev().copied());
         table[first..skipped].fill(BlockId::NULL);
     }

@@ -21,8 +21,9 @@ impl Gain {
 }
 
 impl Scheduler {
-    /// Applies the output of `batch`, the oldest in flight, and appends what each request gained to `outputs`.
-    pub fn process(&mut self, batch: &Batch, outputs: &mut Vec<Output>) {
+    /// Applies the output of `batch`, the oldest in flight, and tells what each request gained, in order.
+    #[inline]
+    pub fn process(&mut self, batch: &Batch, mut told: impl FnMut(Output)) {
         let mut somebody_is_gone = false;
         if let Some(speculation) = &self.features.speculation {
             self.draft_stats.begin(speculation.tokens);
@@ -30,7 +31,7 @@ impl Scheduler {
         for row in &batch.rows {
             let gain = self.process_row(row, batch);
             if gain.tokens > 0 {
-                outputs.push(self.output(row.slot, gain.tokens, gain.finished));
+                told(self.output(row.slot, gain.tokens, gain.finished));
             }
             somebody_is_gone |= self.requests.progress(row.slot).status == Status::Finished;
         }
@@ -38,7 +39,7 @@ impl Scheduler {
             self.running.retain(|slot| self.requests.progress(*slot).status == Status::Running);
         }
         if !self.failed.is_empty() {
-            self.end_failed(outputs);
+            self.end_failed(&mut told);
         }
         if !self.config.async_scheduling && self.features.speculation.is_some() {
             self.note_drafts(batch);
@@ -117,14 +118,14 @@ impl Scheduler {
 
     /// Ends the requests whose grammar has failed.
     #[cold]
-    fn end_failed(&mut self, outputs: &mut Vec<Output>) {
+    fn end_failed(&mut self, told: &mut impl FnMut(Output)) {
         for slot in std::mem::take(&mut self.failed) {
             if self.requests.progress(slot).status == Status::Finished {
                 continue;
             }
             self.waiting.remove(slot, self.requests.identity(slot));
             self.set_deferred(slot, false);
-            outputs.push(Output { failed: true, ..self.output(slot, 0, None) });
+            told(Output { failed: true, ..self.output(slot, 0, None) });
             self.free(slot);
             self.requests.recycle_if_unnamed(slot);
         }

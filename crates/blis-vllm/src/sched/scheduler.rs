@@ -212,7 +212,7 @@ impl Scheduler {
         batch.next_drafts = next;
         let grammars = !self.features.requests.is_empty();
         for row in &mut batch.rows {
-            let progress = self.requests.progress_mut(row.slot);
+            let mut progress = self.requests.progress_mut(row.slot);
             progress.computed += row.tokens;
             progress.in_flight += row.tokens;
             progress.batches += 1;
@@ -223,8 +223,8 @@ impl Scheduler {
             row.samples = !progress.prefilling;
             if grammars {
                 self.note_grammar(*row, self.requests.progress(row.slot), &mut batch.waits_for_tokens, &mut batch.masks);
+                progress = self.requests.progress_mut(row.slot);
             }
-            let progress = self.requests.progress_mut(row.slot);
             if row.samples && self.config.async_scheduling {
                 progress.placeholders += 1 + u32::from(row.drafts);
                 progress.drafts = next;

@@ -109,7 +109,7 @@ impl Bench {
         self.queue.push_back(batch);
         if !blocks {
             let mut outputs = Vec::new();
-            self.scheduler.process(&self.queue.pop_front().unwrap(), &mut outputs);
+            self.scheduler.process(&self.queue.pop_front().unwrap(), |output| outputs.push(output));
             self.scheduler.check_invariants();
             line.push(">".to_owned());
             for output in outputs {
@@ -250,7 +250,7 @@ fn what_the_first_admission_found_in_the_cache_is_told_with_the_output() {
     let mut batch = Batch::default();
     bench.scheduler.schedule(&mut batch, false);
     let mut outputs = Vec::new();
-    bench.scheduler.process(&batch, &mut outputs);
+    bench.scheduler.process(&batch, |output| outputs.push(output));
     assert_eq!(outputs.iter().map(|output| output.cached_prompt).collect::<Vec<_>>(), [0, 32]);
 }
 

@@ -1,7 +1,7 @@
 //! `blis explain`: what stands behind a run before simulated time starts.
 
 use blis_contracts::environment::Environment;
-use blis_contracts::step::StepEstimate;
+use blis_contracts::step::{StepEstimate, StepShape};
 use blis_kernel::PriceLine;
 use blis_report::explain::{self, PriceRow};
 use blis_report::grid::Grid;
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// A step to price: decoding requests at a context, prompts of a length over a cached context; may be repeated
     #[arg(long = "step", value_name = "decode=N@CONTEXT,prefill=TOKENS@CONTEXT", default_value = "decode=16@1000")]
     steps: Vec<StepText>,
+    /// List the kernels that take over at other sizes than those of the steps too
+    #[arg(long)]
+    alternatives: bool,
     #[command(flatten)]
     data: DataArgs,
 }
@@ -29,10 +32,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     let loaded = args.scenario.load()?;
     let world = args.data.world()?;
     let mut prepared = blis_sim::prepare(&loaded.scenario, &world).map_err(|error| loaded.run_failure(error))?;
+    let steps: Vec<StepShape> = args.steps.iter().map(|step| step.launched(&prepared)).collect();
     let mut sections = vec![
         section("Settings in force", &explain::settings(prepared.settings())),
         section("Read differently from how they are written", &lines(&prepared.notes)),
-        section("One forward pass on one rank", &explain::plan(prepared.plan())),
+        section("One forward pass on one rank", &explain::plan(prepared.plan(), &steps, args.alternatives)),
         section("How it is launched", &explain::launch(prepared.plan())),
         section("Memory of one rank", &explain::memory(&prepared.memory)),
         section("KV cache", &kv(&prepared)),

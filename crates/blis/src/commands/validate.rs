@@ -2,6 +2,7 @@
 
 use super::{Outcome, print};
 use crate::data::DataArgs;
+use crate::failure::Failure;
 use crate::scenario::ScenarioArgs;
 
 /// The arguments of `blis validate`.
@@ -15,7 +16,8 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let loaded = args.scenario.load()?;
-    blis_sim::prepare(&loaded.scenario, &args.data.world()?).map_err(|error| loaded.run_failure(error))?;
-    loaded.senders()?;
+    let problems = blis_sim::problems(&loaded.scenario, &args.data.world()?);
+    let failures = problems.into_iter().map(|error| loaded.run_failure(error)).chain(loaded.senders().err());
+    Failure::of_all(failures.collect())?;
     print(&format!("{}: `{}` is a valid scenario\n", args.scenario.path.display(), loaded.scenario.name))
 }

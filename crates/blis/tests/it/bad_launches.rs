@@ -1,6 +1,6 @@
 //! Scenarios that read well and ask for what cannot be: each is one clear error with its place, and exit code 2.
 
-use crate::harness::check;
+use crate::harness::{Bench, CHAT, check};
 
 const LINE: &str = "--max-model-len 4096";
 
@@ -75,4 +75,24 @@ fn wrong_arguments_are_refused_before_anything_runs() {
     check("requests_no_folder", &[], &["--requests", "no/such/folder/requests.csv"]);
     check("unknown_argument", &[], &["--formt", "json"]);
     check("catalog_no_folder", &[], &["--catalog", "no/such/folder"]);
+}
+
+#[test]
+fn validate_tells_everything_at_once_and_a_run_the_first_of_it() {
+    let edits = [
+        "cluster.hardware=h101",
+        "model=llama-3.1-8b-instrct",
+        "pools[serve].command=\"vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-sqes 64\"",
+        "workload={trace: nowhere.yaml}",
+    ];
+    let bench = Bench::new("everything_at_once", CHAT);
+    let edits: Vec<&str> = edits.iter().flat_map(|edit| ["--set", edit]).collect();
+    let output = bench.blis(&[&["validate", "scenario.yaml"], edits.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    let parts = ["no chip `h101`", "no model `llama-3.1-8b-instrct`", "--max-num-sqes", "nowhere.yaml"];
+    let places: Vec<_> = parts.iter().map(|part| told.find(part)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{told}");
+    let one = bench.blis(&[&["run", "scenario.yaml"], &edits[..6]].concat());
+    assert_eq!(String::from_utf8(one.stderr).unwrap().matches("error").count(), 1);
 }

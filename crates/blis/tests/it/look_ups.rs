@@ -169,3 +169,21 @@ fn two_registries_differ_in_what_was_changed_and_nothing_else() {
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(told.contains("h200/") && told.contains("value") && told.lines().count() <= 6, "{told}");
 }
+
+#[test]
+fn explain_shows_the_kernel_of_the_step_and_the_others_on_request() {
+    let wide = "command: \"vllm serve meta-llama/Llama-3.1-8B-Instruct --tensor-parallel-size 4\"";
+    let narrow = "command: \"vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 4096\"";
+    let bench = Bench::new("alternatives", &CHAT.replace(narrow, wide));
+    let shown = |arguments: &[&str]| {
+        let output = bench.blis(&[&["explain", "scenario.yaml"], arguments].concat());
+        assert!(output.status.success(), "{}", show(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let plan = text.split("One forward pass on one rank").nth(1).and_then(|rest| rest.split("How it is launched").next()).unwrap();
+        (plan.matches("collective.all_reduce").count(), plan.contains("left out; `--alternatives` lists them"))
+    };
+    let (chosen, told) = shown(&["--step", "decode=16@1000"]);
+    let (all, told_all) = shown(&["--step", "decode=16@1000", "--alternatives"]);
+    assert!(chosen < all && told && !told_all, "{chosen} of {all}");
+    assert!(shown(&["--step", "decode=16@1000", "--step", "prefill=8000@0"]).0 > chosen, "another size has another kernel");
+}

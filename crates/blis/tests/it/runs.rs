@@ -21,7 +21,7 @@ fn a_result_gives_every_metric_with_the_statistics_of_the_registry() {
 }
 
 #[test]
-fn the_table_shows_the_same_run_with_definitions() {
+fn the_table_shows_the_same_run_in_less_than_a_screen() {
     let bench = Bench::new("table", CHAT);
     let output = bench.blis(&["run", "scenario.yaml"]);
     assert!(output.status.success(), "{}", show(&output));
@@ -29,7 +29,20 @@ fn the_table_shows_the_same_run_with_definitions() {
     for needle in ["chat  (vllm ", "ttft  ", "100 completed", "binds  ", "prices from", "time goes to", "released data"] {
         assert!(table.contains(needle), "{needle}: {table}");
     }
+    assert!(table.lines().count() < 50 && !table.contains("client time of the first token"), "definitions are a list of their own");
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "no bar and no log where stderr is no terminal");
+}
+
+#[test]
+fn a_run_that_is_offered_more_than_it_serves_warns_with_the_queue_it_saw() {
+    let warned = |rate: &str| {
+        let bench = Bench::new(&format!("offered_{rate}"), CHAT);
+        let edits = [&format!("workload.clients[chat].arrival.rate={rate}"), "frame.stop.requests=400"];
+        let result = bench.result(&["--set", edits[0], "--set", edits[1]]);
+        let warnings = result["warnings"].as_array().unwrap();
+        warnings.iter().any(|warning| warning.as_str().unwrap().starts_with("more was offered than served: each quarter of the requests"))
+    };
+    assert_eq!([warned("8"), warned("4000")], [false, true]);
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub(super) fn resolve(
         let backend = first_valid(stated, priorities(need.capability), |backend| obstacles(backend, need))?;
         match chosen {
             Some((other, _)) if other != backend => {
-                return Err(ConfigError::Refused(format!(
+                return Err(ConfigError::NotPorted(format!(
                     "layers of this model would use different attention backends ({other} and {backend}), which is not modelled"
                 )));
             }

@@ -91,7 +91,7 @@ fn kv_cache_dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<KvCac
             ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Fp8E4m3, "auto: the checkpoint declares a calibrated fp8 KV cache");
             Ok(KvCacheDtype::Fp8E4m3)
         }
-        (KvCacheDtype::Auto, Some(other)) if other != machine.model.dtype => Err(ConfigError::Refused(format!(
+        (KvCacheDtype::Auto, Some(other)) if other != machine.model.dtype => Err(ConfigError::NotPorted(format!(
             "the checkpoint declares a KV cache of format {other}, which is not modelled; state --kv-cache-dtype bfloat16 or fp8"
         ))),
         (KvCacheDtype::Fp8DsMla, _) if !packs_latent_vectors(machine.model) => Err(ConfigError::Refused(format!(

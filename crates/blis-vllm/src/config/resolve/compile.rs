@@ -4,6 +4,7 @@
 //! `config/compilation.py::CompilationConfig.set_splitting_ops_for_v1`, `PassConfig.flashinfer_max_size`;
 //! `model_executor/models/config.py::GptOssForCausalLMConfig`.
 
+use indexmap::IndexSet;
 use serde_json::Value;
 
 use super::graphs::{Sizing, decode_tiers, with_support};
@@ -116,7 +117,8 @@ fn custom_ops(ledger: &mut Ledger<'_>, machine: Machine<'_>, mode: CompilationMo
     // Upstream appends it once more at the end of start-up.
     quant(&mut ops);
     if ops.len() > stated {
-        ledger.derive(setting, ops.join(","), "as stated, and the base mode that the compiler implies");
+        let told: IndexSet<&str> = ops.iter().map(String::as_str).collect();
+        ledger.derive(setting, told.into_iter().collect::<Vec<_>>().join(","), "as stated, and the base mode that the compiler implies");
     }
     Ok(ops)
 }

@@ -84,7 +84,7 @@ fn backend(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<AttentionBac
     }
     match machine.chip.compute_capability.value {
         (9 | 10, _) => Ok(only),
-        (12, _) => Err(ConfigError::Refused(
+        (12, _) => Err(ConfigError::NotPorted(
             "on compute capability 12 attention to compressed tokens runs FLASHINFER_MLA_SPARSE_DSV4, which is not modelled".to_owned(),
         )),
         (major, minor) => Err(ConfigError::Refused(format!("{only}: compute capability {major}.{minor} not supported"))),

@@ -168,7 +168,7 @@ fn state_bytes(model: &ModelGraph, ranks: u32, conv: FormatName, ssm: FormatName
         };
         let bytes = conv.stored_bytes(1, conv_elements) + ssm.stored_bytes(1, ssm_elements);
         if found.is_some_and(|other| other != bytes) {
-            return Err(ConfigError::Refused("layers with states of different sizes are not modelled".to_owned()));
+            return Err(ConfigError::NotPorted("layers with states of different sizes are not modelled".to_owned()));
         }
         found = Some(bytes);
     }
@@ -214,7 +214,7 @@ fn token_bytes(model: &ModelGraph, ranks: u32, cache: &CacheSettings) -> Result<
     let first = attentions(model).map(bytes).next();
     first
         .filter(|first| attentions(model).all(|layer| bytes(layer) == *first))
-        .ok_or_else(|| ConfigError::Refused("states beside attention of several sizes, or beside none, are not modelled".to_owned()))
+        .ok_or_else(|| ConfigError::NotPorted("states beside attention of several sizes, or beside none, are not modelled".to_owned()))
 }
 
 /// The least tokens of a block, in multiples of what kernels read and of the block so far, whose page holds a state.

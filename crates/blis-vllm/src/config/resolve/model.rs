@@ -67,7 +67,7 @@ pub(super) fn dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<Dty
 }
 
 fn unmodelled_dtype(declared: FormatName) -> ConfigError {
-    ConfigError::Refused(format!("the checkpoint declares activations of type {declared}, which is not modelled; state --dtype bfloat16"))
+    ConfigError::NotPorted(format!("the checkpoint declares activations of type {declared}, which is not modelled; state --dtype bfloat16"))
 }
 
 /// The checkpoint's own quantisation method, against a stated one and the element type of activations.
@@ -157,7 +157,7 @@ pub(super) fn latent_attention(model: &ModelGraph) -> Result<Option<&LatentAtten
                 | Attention::Mamba2(_),
                 _,
             ) => {
-                return Err(ConfigError::Refused(
+                return Err(ConfigError::NotPorted(
                     "layers of this model have different kinds of attention, which is not modelled".to_owned(),
                 ));
             }

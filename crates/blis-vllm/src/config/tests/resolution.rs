@@ -125,7 +125,9 @@ fn the_checkpoint_s_own_kv_format_stands_behind_auto() {
 
 #[test]
 fn quantised_models_switch_custom_operations_on() {
-    let blocked = Case::line("vllm serve m").resolve(&llama_in(FormatName::Fp8Block), &h100()).unwrap().compilation;
+    let blocked = Case::line("vllm serve m").resolve(&llama_in(FormatName::Fp8Block), &h100()).unwrap();
+    assert_eq!(value_of(&blocked, "compilation_config.custom_ops"), "+quant_fp8,none", "told once, however often upstream appends it");
+    let blocked = blocked.compilation;
     assert_eq!(blocked.custom_ops, ["+quant_fp8", "none", "+quant_fp8"]);
     assert!(blocked.passes.fuse_norm_quant && blocked.passes.fuse_act_quant);
     let fp4 = Case::line("vllm serve m").resolve(&llama_in(FormatName::Nvfp4), &b200()).unwrap().compilation;

@@ -110,7 +110,7 @@ proptest! {
             prop_assert!(step < 20_000, "no end in sight");
         }
         while let Some(batch) = bench.queue.pop_front() {
-            bench.scheduler.process(&batch, &mut Vec::new());
+            bench.scheduler.process(&batch, drop);
         }
         bench.scheduler.check_invariants();
         let pool = bench.scheduler.kv().pool();
