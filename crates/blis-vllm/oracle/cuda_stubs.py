@@ -1,7 +1,8 @@
 """Empty stand-ins for the GPU libraries torch links to, so that it imports on a machine without a GPU.
 
 PyPI has no x86-64 torch without CUDA, and its CUDA libraries weigh 2.7 GB. The oracle never calls one of
-them; the dynamic loader only has to find their names and versioned symbols. Usage: cuda_stubs.py SITE_PACKAGES
+them; the dynamic loader only has to find their names and versioned symbols. Upstream's own compiled modules are
+served too, so that `weights.py` can register their operations. Usage: cuda_stubs.py SITE_PACKAGES
 """
 
 import re
@@ -61,14 +62,16 @@ def build(library: str, versions: dict[str, set[str]], unversioned: set[str], ou
         nodes = (f"{node} {{ global: {'; '.join(sorted(names))}; }};" for node, names in sorted(versions.items()))
         script.write_text("\n".join(nodes) + "\n")
         command.append(f"-Wl,--version-script={script}")
-    subprocess.run([*command, "-o", str(out / library), str(source)], check=True)
+    unfinished = out / f"{library}.new"
+    subprocess.run([*command, "-o", str(unfinished), str(source)], check=True)
+    unfinished.replace(out / library)
 
 
 def main(site_packages: str) -> None:
     site = Path(site_packages)
     out = site / "nvidia" / "stub" / "lib"
     out.mkdir(parents=True, exist_ok=True)
-    objects = sorted((site / "torch" / "lib").glob("*.so*"))
+    objects = sorted([*(site / "torch" / "lib").glob("*.so*"), *(site / "vllm").rglob("*.so")])
     present = {path.name for path in objects}
     wanted = {name for path in objects for name in needed_libraries(path)} - present
     wanted = {name for name in wanted if GPU_LIBRARY.match(name)}

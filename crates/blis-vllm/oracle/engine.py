@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 from vllm.config import set_current_vllm_config
+from vllm.distributed.kv_events import NullEventPublisher
 from vllm.distributed.utils import get_pp_indices
 from vllm.engine.arg_utils import EngineArgs
 from vllm.lora.request import LoRARequest
@@ -530,11 +531,20 @@ def observe_preemptions(note) -> None:
     mocks.patch("vllm.v1.core.sched.scheduler.Scheduler._preempt_request", _preempt_request)
 
 
+def observe_events(note) -> None:
+    original = NullEventPublisher.publish
+
+    def publish(self, events):
+        note(events)
+        return original(self, events)
+
+    mocks.patch("vllm.distributed.kv_events.NullEventPublisher.publish", publish)
+
+
 def resolve(model: dict, engine_args: dict, gpu: dict, usage=UsageContext.OPENAI_API_SERVER):
     """Upstream's VllmConfig for these arguments; the model is a directory holding nothing but its config.json."""
-    world.GpuPlatform.gpu = gpu
     with tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / "config.json").write_text(json.dumps(model))
+        files = {"config.json": json.dumps(model)}
         with_draft = dict(engine_args)
         speculative = with_draft.get("speculative_config")
         if speculative and speculative.get("model") in scenarios.DRAFTS:
@@ -542,8 +552,15 @@ def resolve(model: dict, engine_args: dict, gpu: dict, usage=UsageContext.OPENAI
             draft.mkdir()
             (draft / "config.json").write_text(json.dumps(scenarios.DRAFTS[speculative["model"]]))
             with_draft["speculative_config"] = {**speculative, "model": str(draft)}
-        args = EngineArgs(model=directory, skip_tokenizer_init=True, **with_draft)
-        return args.create_engine_config(usage)
+        return resolve_in(Path(directory), files, with_draft, gpu, usage)
+
+
+def resolve_in(directory: Path, files: dict[str, str], engine_args: dict, gpu: dict, usage=UsageContext.OPENAI_API_SERVER):
+    """The same for a directory that the caller keeps, and the files it is to hold."""
+    world.GpuPlatform.gpu = gpu
+    for name, content in files.items():
+        (directory / name).write_text(content)
+    return EngineArgs(model=str(directory), skip_tokenizer_init=True, **engine_args).create_engine_config(usage)
 
 
 def run(scenario: scenarios.Scenario) -> list[str]:
@@ -560,6 +577,7 @@ def run(scenario: scenarios.Scenario) -> list[str]:
         return cores.run(scenario, config, clients)
     core = OracleCore(config, scenario, world.install_clock())
     observe_preemptions(core.recorder.preempted)
+    observe_events(core.recorder.published)
     core.recorder.header(scenario)
     mocks.audit()
     try:

@@ -30,6 +30,30 @@ def release() -> str:
     return re.search(r"^vllm==(\S+)", LOCK.read_text(), re.MULTILINE)[1]
 
 
+# Recordings beside the traces, each with its command; CONFIGS are the vendors' configurations.
+RECORDS = {
+    "dispatch.json.gz": "dispatch.py",
+    "hashes.json": "hashes.py",
+    "resolution.json": "resolve.py --configs CONFIGS",
+    "rows.json": "rows.py --configs CONFIGS",
+    "weights.json.gz": "weights.py --configs CONFIGS",
+}
+
+
+def records() -> dict:
+    """The recordings beside the traces, as rows of the manifest."""
+    return {
+        name: {
+            "sha256": sha256(gzip.decompress(content) if name.endswith(".gz") else content),
+            "release": release(),
+            "lock_sha256": sha256(LOCK.read_bytes()),
+            "command": f"oracle-python {command}",
+        }
+        for name, command in RECORDS.items()
+        for content in [(HERE / name).read_bytes()]
+    }
+
+
 def survey() -> dict:
     """What lies in scenarios/ and traces/ now, as the rows of the manifest."""
     rows = {}
@@ -60,23 +84,26 @@ def survey() -> dict:
 def write(changed: list[str], why: str | None) -> None:
     ledger = json.loads(LEDGER.read_text()) if LEDGER.exists() else {"changes": [], "traces": {}}
     rows = survey()
-    differing = [n for n, row in ledger["traces"].items() if rows.get(n, {}).get("trace_sha256") != row["trace_sha256"]]
+    before, now = ledger.get("records", {}), records()
+    differing = [n for n, row in before.items() if now.get(n, {}).get("sha256") != row["sha256"]]
+    differing += [n for n, row in ledger["traces"].items() if rows.get(n, {}).get("trace_sha256") != row["trace_sha256"]]
     if unnamed := sorted(set(differing) - set(changed)):
-        sys.exit(f"these traces changed or went; name each with --changed and say --why: {', '.join(unnamed)}")
+        sys.exit(f"these recordings changed or went; name each with --changed and say --why: {', '.join(unnamed)}")
     if differing and not why:
         sys.exit("--why is missing")
     ledger["changes"] += [{"trace": name, "why": why} for name in sorted(differing)]
-    ledger["traces"] = rows
+    ledger["traces"], ledger["records"] = rows, now
     LEDGER.write_text(json.dumps(ledger, indent=1) + "\n")
     print(f"{len(rows)} traces, {sum(row['calls'] for row in rows.values())} calls")
 
 
 def check() -> None:
-    listed, found = json.loads(LEDGER.read_text())["traces"], survey()
+    ledger = json.loads(LEDGER.read_text())
+    listed, found = ledger["traces"] | ledger["records"], survey() | records()
     wrong = sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
     if wrong:
         sys.exit(f"manifest.json and the files disagree on: {', '.join(wrong)}")
-    print(f"{len(found)} traces agree with the manifest")
+    print(f"{len(found)} recordings agree with the manifest")
 
 
 def main() -> None:

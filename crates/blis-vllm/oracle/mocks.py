@@ -24,6 +24,7 @@ LISTED = [row["site"] for row in MANIFEST["replacements"]]
 LISTED += [row["site"] for row in MANIFEST["observers"] if row["site"].startswith("vllm.")]
 SOURCES = {path.name for path in HERE.glob("*.py")}
 _applied: set[str] = set()
+_stand_ins: list[type] = []
 _values: list[object] = []  # what was put in place; other modules may hold the same object under an imported name
 
 
@@ -64,6 +65,13 @@ def patch(site: str, value: object) -> object:
     return before
 
 
+def stand_in(site: str, kind: type) -> None:
+    """Let upstream hold `kind` and its instances, which it takes from what the listed `site` offers it to import."""
+    if site not in [row["site"] for row in MANIFEST["subclasses"]]:
+        raise PermissionError(f"{site} is not listed in mocks.json")
+    _stand_ins.append(kind)
+
+
 @functools.cache
 def _is_ours(filename: str) -> bool:
     path = Path(filename)
@@ -75,6 +83,8 @@ def _comes_from_here(value: object) -> bool:
         return False
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
+    if any(value is kind or type(value) is kind for kind in _stand_ins):
+        return False
     if isinstance(value, types.FunctionType):
         return _is_ours(value.__code__.co_filename)
     if isinstance(value, types.ModuleType):

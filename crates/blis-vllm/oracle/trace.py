@@ -5,6 +5,9 @@ FORMAT.md defines the format. Nothing here changes the engine.
 
 import json
 
+import msgspec
+
+from vllm.distributed.kv_events import KVEventBatch
 from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind
 
 HEAD = 8
@@ -27,6 +30,7 @@ class Recorder:
         self._preempted: list[str] = []
         self._sched = self._waited = self._grammar = None
         self._aborted: list[str] = []
+        self._published: str | None = None
         self._steps: dict[int, int] = {}
         self._orders: dict[int, list[str]] = {}
         self._started_us = 0
@@ -45,6 +49,7 @@ class Recorder:
         self._started_us = self.core.clock.now_us
         self._sched = self._waited = self._grammar = None
         self._aborted, self._preempted = [], []
+        self._published = None
 
     def scheduled(self, output) -> None:
         new = [
@@ -85,6 +90,12 @@ class Recorder:
 
     def waited(self, step: int) -> None:
         self._waited = (step, self.core.clock.now_us)
+
+    def published(self, batch) -> None:
+        """KV events, as the publisher that sends them would encode them; the time stamp is 0."""
+        assert self._published is None, "upstream publishes once per update"
+        message = KVEventBatch(ts=0.0, events=batch.events, data_parallel_rank=batch.data_parallel_rank)
+        self._published = msgspec.msgpack.Encoder().encode(message).hex()
 
     def aborted(self, request_ids: list[str]) -> None:
         self._aborted = request_ids
@@ -180,7 +191,8 @@ class Recorder:
             order = self._orders[step]
             rows.sort(key=lambda row: order.index(row[0]))
         (output,) = [output for output in outputs if output.scheduler_stats is not None]
-        return {"step": step, "t": at_us, "aborted": self._aborted, "out": rows, "stats": self._stats(output)}
+        done = {"step": step, "t": at_us, "aborted": self._aborted, "out": rows, "stats": self._stats(output)}
+        return done if self._published is None else done | {"events": self._published}
 
     def _stats(self, output) -> dict:
         stats, pool = output.scheduler_stats, self._pool()

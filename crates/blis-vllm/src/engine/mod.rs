@@ -37,6 +37,7 @@ use self::coordinator::{Counts, FrontEnds, Home, Notice};
 use self::core::{Core, CoreInput};
 use self::lockstep::Wave;
 use crate::cudagraph::CudaGraphs;
+use crate::kv::events::Naming;
 use crate::kv::manager::KvConfig;
 use crate::sched::features::Features;
 use crate::sched::scheduler::{Scheduler, SchedulerConfig};
@@ -203,6 +204,13 @@ impl VllmEngine {
         for (core, recorder) in self.cores.iter_mut().zip(recorders) {
             core.recorder = Some(recorder);
         }
+        self
+    }
+
+    /// Has every core keep a journal of its KV cache's events.
+    #[must_use]
+    pub fn with_kv_events(mut self, naming: &Naming) -> Self {
+        self.cores.iter_mut().for_each(|core| core.scheduler.record_kv_events(naming.clone()));
         self
     }
 

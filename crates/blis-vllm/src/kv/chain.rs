@@ -146,6 +146,18 @@ impl ContentChain {
         }
     }
 
+    /// The slices of a prefix, in order.
+    pub fn slices(&self, node: NodeId) -> Vec<Slice> {
+        let mut slices = Vec::new();
+        let mut next = node;
+        while let Some(node) = self.nodes.get(next.index()) {
+            slices.push(node.link.slice);
+            next = node.link.parent;
+        }
+        slices.reverse();
+        slices
+    }
+
     /// Positions a per-node array needs.
     pub fn capacity(&self) -> usize {
         self.nodes.len()

@@ -295,6 +295,9 @@ impl Group {
     pub fn cache(&mut self, pool: &mut BlockPool, index: usize, slot: Slot, tokens: u32, policy: &CachePolicy<'_>) {
         let full = tokens.saturating_sub(self.lag) / self.block_size;
         let considered = self.considered[slot.index()];
+        // Stays empty, and so takes no memory, where nobody listens.
+        let mut kept = Vec::new();
+        let listened = pool.journal().is_some();
         for block_index in considered..full {
             let block = self.tables[slot.index()][block_index as usize];
             if !block.is_null() && self.retains(block_index, policy) {
@@ -302,7 +305,13 @@ impl Group {
                 if matches!(self.attention, Attention::Mamba(_)) {
                     self.cached_now.push(policy.contents[block_index as usize]);
                 }
+                if listened {
+                    kept.push(block_index);
+                }
             }
+        }
+        if listened && considered < full {
+            pool.note_stored(index, considered, &kept, policy.contents[full as usize - 1]);
         }
         self.considered[slot.index()] = considered.max(full);
         self.note_prompt_end(slot, full, policy);

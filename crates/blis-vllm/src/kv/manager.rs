@@ -14,6 +14,7 @@ use blis_contracts::request::{Segment, TokenSource};
 
 use super::BlockId;
 use super::chain::{NodeId, Slice};
+use super::events::Naming;
 use super::group::{CachePolicy, Group, GroupConfig, Retention, Span};
 use super::lookup::{Hit, Lookup};
 use super::pool::BlockPool;
@@ -147,6 +148,11 @@ impl KvManager {
     /// The pool.
     pub fn pool(&self) -> &BlockPool {
         &self.pool
+    }
+
+    /// Begins a journal of what becomes findable and what is forgotten.
+    pub fn record_events(&mut self, naming: Naming) {
+        self.pool.record_events(naming);
     }
 
     /// Look-ups so far.

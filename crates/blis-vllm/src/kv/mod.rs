@@ -6,8 +6,10 @@
 //! Left out: pools shared with other tiers, partial blocks, copies on write, cross attention: the types cannot express them.
 
 pub mod chain;
+pub mod events;
 pub mod free_list;
 pub mod group;
+pub mod hash;
 pub mod lookup;
 pub mod mamba;
 pub mod manager;

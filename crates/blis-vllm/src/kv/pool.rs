@@ -6,10 +6,11 @@
 //! one cached first is found. Differences in form only: a record per block and no objects, and the index from
 //! content to blocks is an array look-up, since a content is a dense number (see [`super::chain`]).
 //!
-//! Left out: partial blocks, reuse watchers, KV events, residency metrics.
+//! Left out: partial blocks, reuse watchers, residency metrics.
 
 use super::BlockId;
 use super::chain::{ContentChain, NodeId};
+use super::events::{Journal, Naming};
 use super::free_list::FreeList;
 
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +44,8 @@ pub struct BlockPool {
     first: Vec<BlockId>,
     cached: u32,
     handed_out: u64,
+    /// What became findable and what was forgotten, where somebody listens.
+    journal: Option<Box<Journal>>,
 }
 
 impl BlockPool {
@@ -61,6 +64,7 @@ impl BlockPool {
             first: Vec::new(),
             cached: 0,
             handed_out: 0,
+            journal: None,
         }
     }
 
@@ -83,6 +87,24 @@ impl BlockPool {
     /// Blocks handed out since the start.
     pub const fn handed_out(&self) -> u64 {
         self.handed_out
+    }
+
+    /// Begins a journal of events.
+    pub fn record_events(&mut self, naming: Naming) {
+        self.journal = Some(Box::new(Journal::new(naming)));
+    }
+
+    /// The journal of events, where there is one.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_deref()
+    }
+
+    /// Notes that a request's blocks from `first` up to the one that ends with `content` were considered, and those at `kept` cached.
+    #[cold]
+    pub fn note_stored(&mut self, group: usize, first: u32, kept: &[u32], content: NodeId) {
+        if let Some(journal) = &mut self.journal {
+            journal.stored(&self.chain, group, first, kept, content);
+        }
     }
 
     /// Whether contents are remembered.
@@ -189,6 +211,9 @@ impl BlockPool {
             }
             self.blocks[earlier.index()].later = later;
             self.blocks[later.index()].earlier = earlier;
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.removed(&self.chain, content, group.into());
         }
         self.blocks[block.index()].content = NodeId::ROOT;
         self.cached -= 1;

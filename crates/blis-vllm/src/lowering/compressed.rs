@@ -40,6 +40,14 @@ const JOINED_MIXING_MOST_ROWS: u32 = 32;
 /// Query heads that FlashMLA runs; fewer are padded to the next.
 const KERNEL_HEADS: [u32; 2] = [64, 128];
 
+/// The heads that FlashMLA runs for a rank that has `heads`; sinks are kept for all of them.
+pub(super) fn kernel_heads(site: &Site<'_>, heads: u32) -> Result<u32, LoweringError> {
+    KERNEL_HEADS.into_iter().find(|&padded| heads <= padded).ok_or_else(|| LoweringError::NotModelled {
+        model: site.model.name.clone(),
+        reason: format!("has {heads} heads on a rank, more than FlashMLA runs"),
+    })
+}
+
 /// Bytes of a cached entry: 448 elements of 8 bits, 64 of 16, and eight scales.
 pub(super) const ENTRY_BYTES: u32 = 584;
 
@@ -208,10 +216,7 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let scoring = selection.map_or(0, |selection| u64::from(selection.heads) * u64::from(selection.head_dim));
     let up = Matrix { columns: query + scoring, depth: rank, format: attention.query_format };
     pass.product_within("query projection", up, RowRange::ALL)?;
-    let kernel_heads = KERNEL_HEADS.into_iter().find(|&padded| heads <= padded).ok_or_else(|| LoweringError::NotModelled {
-        model: site.model.name.clone(),
-        reason: format!("has {heads} heads on a rank, more than FlashMLA runs"),
-    })?;
+    let kernel_heads = kernel_heads(site, heads)?;
     let padded = u64::from(kernel_heads) * head_dim;
     let compressed = attention.compression.as_ref().map_or(0, |compression| compression_bytes(attention, compression));
     pass.stream(Primitive::Rope, FUSED_KEY_INSERT, plain * (query + padded + head_dim) + scoring * (plain + 1) + compressed);

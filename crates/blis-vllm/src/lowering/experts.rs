@@ -249,6 +249,13 @@ fn refined_blocks(site: &Site<'_>, moe: &MixtureOfExperts) -> bool {
 /// Elements of an expert's width that share a scale.
 const BLOCK: u64 = 128;
 
+/// Side of the square that shares a scale where a rank holds `width` of an expert: the largest that fits both.
+/// upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::refine_fp8_moe_block_shape`
+pub(super) const fn scale_block(width: u64) -> u64 {
+    let lowest = 1 << width.trailing_zeros();
+    if lowest < BLOCK { lowest } else { BLOCK }
+}
+
 /// The rows that take part, in the order they are tried.
 fn candidates(site: &Site<'_>, table: &[Row], weights: FormatName, requested: MoeBackend) -> Vec<Row> {
     let asked = |row: &&Row| if requested == MoeBackend::Auto { !row.on_request } else { row.backend == Some(requested) };

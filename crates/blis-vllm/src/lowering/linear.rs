@@ -188,6 +188,21 @@ pub(super) fn choose(site: &Site<'_>, what: &'static str, matrix: Matrix) -> Res
     Ok(LinearChoice { kernels, format: MatmulFormat { activations, ..matrix.format } })
 }
 
+/// Bytes of a matrix of `columns` outputs as its kernel keeps it.
+///
+/// `DeepGEMM` reads scales of 8 bits on Blackwell: one for each row and 128 inputs, four to a word, rows in fours; elsewhere those of the
+/// checkpoint, widened to 32 bits.
+/// upstream: vllm `model_executor/layers/quantization/utils/fp8_utils.py::deepgemm_post_process_fp8_weight_block`
+pub(super) fn resident_bytes(site: &Site<'_>, format: MatmulFormat, columns: u64, depth: u64) -> u64 {
+    let kernels = choose(site, "weights", Matrix { columns, depth, format }).map(|choice| choice.kernels).unwrap_or_default();
+    let packed = site.capability != (9, 0) && kernels.iter().any(|(_, kernel)| *kernel == DEEPGEMM_FP8_BLOCK);
+    if packed {
+        columns * depth + columns.next_multiple_of(4) * 4 * depth.div_ceil(512)
+    } else {
+        format.weights.stored_bytes(columns, depth)
+    }
+}
+
 /// upstream: vllm `model_executor/layers/utils.py::dispatch_unquantized_gemm`
 fn unquantised(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
     let cutedsl = site.resolved.kernels.linear_backend == LinearBackend::FlashinferCutedsl && site.family(10);

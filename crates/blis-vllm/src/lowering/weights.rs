@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use super::experts::{self, ExpertsChoice, Storage};
 use super::pass::output_format;
 use super::site::Site;
-use super::{LoweringError, compressed, selected};
+use super::{LoweringError, compressed, linear, selected};
 
 /// Every resident tensor, layers merged.
 pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringError> {
@@ -43,7 +43,7 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
         match &block.attention {
             Attention::GroupedQuery(attention) => grouped_query(site, attention, &mut add),
             Attention::Latent(attention) => latent(site, attention, &mut add),
-            Attention::Compressed(attention) => compressed_attention(site, attention, &mut add),
+            Attention::Compressed(attention) => compressed_attention(site, attention, &mut add)?,
             Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
         }
         match &block.feed_forward {
@@ -69,7 +69,8 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
         let bytes = encoder.format.stored_bytes(1, encoder.parameters);
         match encoder.part {
             EncoderPart::Tower => add("encoder", site.share(bytes)),
-            EncoderPart::Projector => add("encoder projector", bytes),
+            // MiniMax M3 builds its projector of layers that ranks share.
+            EncoderPart::Projector => add("encoder projector", if site.is_minimax_m3() { site.share(bytes) } else { bytes }),
         }
     }
     Ok(tensors.into_iter().map(|((name, bytes), count)| ResidentTensor { name, count, bytes: BytesPerRank::new(bytes) }).collect())
@@ -79,8 +80,8 @@ fn network(site: &Site<'_>, dense: &DenseFeedForward, width: u64, [up_name, down
     let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);
     let up = width * if dense.gated { 2 } else { 1 };
     let (up_bias, down_bias) = if dense.bias { (up * plain, hidden * plain) } else { (0, 0) };
-    add(up_name, dense.up_format.weights.stored_bytes(up, hidden) + up_bias);
-    add(down_name, dense.down_format.weights.stored_bytes(hidden, width) + down_bias);
+    add(up_name, linear::resident_bytes(site, dense.up_format, up, hidden) + up_bias);
+    add(down_name, linear::resident_bytes(site, dense.down_format, hidden, width) + down_bias);
 }
 
 /// The halves of the up-projection that decodes use are views of it where it is stored as it is multiplied, else a copy in 16 bits.
@@ -88,16 +89,16 @@ fn latent(site: &Site<'_>, attention: &LatentAttention, add: &mut impl FnMut(&st
     let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);
     let heads = site.share(attention.query_heads.into());
     let (query_rank, kv_rank) = (u64::from(attention.query_rank.unwrap_or(0)), u64::from(attention.kv_rank));
-    add("down projections", attention.down_format.weights.stored_bytes(query_rank + u64::from(attention.cached()), hidden));
+    add("down projections", linear::resident_bytes(site, attention.down_format, query_rank + u64::from(attention.cached()), hidden));
     add("latent norms", (query_rank + kv_rank) * plain);
     let query_depth = attention.query_rank.map_or(hidden, u64::from);
-    add("query projection", attention.query_format.weights.stored_bytes(heads * u64::from(attention.query_dim()), query_depth));
+    add("query projection", linear::resident_bytes(site, attention.query_format, heads * u64::from(attention.query_dim()), query_depth));
     let up = heads * u64::from(attention.plain_dim + attention.value_dim);
-    add("key and value projections", attention.kv_format.weights.stored_bytes(up, kv_rank));
+    add("key and value projections", linear::resident_bytes(site, attention.kv_format, up, kv_rank));
     let copied = attention.kv_format.weights != site.dtype();
     add("key and value projections in 16 bits", if copied { up * kv_rank * plain } else { 0 });
     let depth = heads * u64::from(attention.value_dim);
-    add("output projection", attention.output_format.weights.stored_bytes(hidden, depth));
+    add("output projection", linear::resident_bytes(site, attention.output_format, hidden, depth));
     add("indexer", attention.indexer().map_or(0, |indexer| selected::indexer_weight_bytes(site, indexer, query_depth)));
 }
 
@@ -105,29 +106,33 @@ fn grouped_query(site: &Site<'_>, attention: &GroupedQueryAttention, add: &mut i
     let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);
     let (columns, depth) = (site.qkv_columns(attention), site.output_depth(attention));
     let (qkv_bias, output_bias) = (u64::from(attention.qkv_bias), u64::from(attention.output_bias));
-    add("query, key and value projections", attention.qkv_format.weights.stored_bytes(columns, hidden) + qkv_bias * columns * plain);
-    add("output projection", attention.output_format.weights.stored_bytes(hidden, depth) + output_bias * hidden * plain);
+    add(
+        "query, key and value projections",
+        linear::resident_bytes(site, attention.qkv_format, columns, hidden) + qkv_bias * columns * plain,
+    );
+    add("output projection", linear::resident_bytes(site, attention.output_format, hidden, depth) + output_bias * hidden * plain);
     let (query_norm, key_norm) = attention.qk_norm_widths();
     let shared =
         |width: u64, heads: u32, of: u32| if attention.qk_norm_spans_heads { width * u64::from(heads) / u64::from(of) } else { width };
     let query_norm = shared(query_norm, site.query_heads(attention), attention.query_heads);
     let key_norm = shared(key_norm, site.kv_heads(attention), attention.kv_heads);
     add("query and key norms", (query_norm + key_norm) * plain);
+    add("indexer norms", attention.indexer.as_ref().map_or(0, |indexer| 2 * u64::from(indexer.head_dim) * plain));
     add("sinks", if attention.sinks { u64::from(site.query_heads(attention)) * plain } else { 0 });
 }
 
 /// Attention to compressed tokens, and the mixing of lanes around both sublayers. Projections to latents, compressors and scoring are
 /// whole on every rank.
-fn compressed_attention(site: &Site<'_>, attention: &CompressedAttention, add: &mut impl FnMut(&str, u64)) {
+fn compressed_attention(site: &Site<'_>, attention: &CompressedAttention, add: &mut impl FnMut(&str, u64)) -> Result<(), LoweringError> {
     let (hidden, plain, wide) = (site.model.hidden_size, site.element_bytes(), FormatName::Fp32);
     let (rank, head_dim) = (u64::from(attention.query_rank), u64::from(attention.head_dim));
-    add("query and key projections", attention.down_format.weights.stored_bytes(rank + head_dim, hidden));
-    add("query projection", attention.query_format.weights.stored_bytes(site.share(attention.query_width()), rank));
+    add("query and key projections", linear::resident_bytes(site, attention.down_format, rank + head_dim, hidden));
+    add("query projection", linear::resident_bytes(site, attention.query_format, site.share(attention.query_width()), rank));
     let (between, depth) = (site.share(attention.grouped_width()), attention.query_width() / u64::from(attention.output_groups));
-    add("output projections of groups", attention.group_format.weights.stored_bytes(between, depth));
-    add("output projection", attention.output_format.weights.stored_bytes(hidden, between));
+    add("output projections of groups", linear::resident_bytes(site, attention.group_format, between, depth));
+    add("output projection", linear::resident_bytes(site, attention.output_format, hidden, between));
     add("latent norms", (rank + head_dim) * plain);
-    add("sinks", wide.stored_bytes(1, (attention.query_heads / site.ranks).into()));
+    add("sinks", wide.stored_bytes(1, compressed::kernel_heads(site, attention.query_heads / site.ranks)?.into()));
     if let Some(compression) = &attention.compression {
         let compressor = |width: u32| {
             let columns = compression.columns(width);
@@ -137,7 +142,7 @@ fn compressed_attention(site: &Site<'_>, attention: &CompressedAttention, add: &
         add("compressor", compressor(attention.head_dim));
         if let Some(selection) = &compression.selection {
             let heads = u64::from(selection.heads);
-            let query = selection.query_format.weights.stored_bytes(heads * u64::from(selection.head_dim), rank);
+            let query = linear::resident_bytes(site, selection.query_format, heads * u64::from(selection.head_dim), rank);
             add("scoring", query + selection.weights_format.weights.stored_bytes(heads, hidden) + compressor(selection.head_dim));
         }
     }
@@ -145,6 +150,7 @@ fn compressed_attention(site: &Site<'_>, attention: &CompressedAttention, add: &
         let weights = lanes.weights();
         add("mixing of lanes", 2 * wide.stored_bytes(1, weights * u64::from(lanes.lanes) * hidden + weights + 3));
     }
+    Ok(())
 }
 
 /// The experts of one layer on one rank.
@@ -163,6 +169,10 @@ fn expert_bytes(site: &Site<'_>, moe: &MixtureOfExperts, choice: &ExpertsChoice)
 fn matrix_bytes(site: &Site<'_>, choice: &ExpertsChoice, rows: u64, columns: u64) -> u64 {
     let weights = choice.format.weights;
     match choice.storage {
+        Storage::Plain | Storage::WideBiases if weights == FormatName::Fp8Block => {
+            let block = experts::scale_block(choice.intermediate);
+            rows * columns + rows.div_ceil(block) * columns.div_ceil(block) * FormatName::Fp32.stored_bytes(1, 1)
+        }
         Storage::Plain | Storage::WideBiases => weights.stored_bytes(rows, columns),
         Storage::TritonSwizzle => {
             // Outputs are padded to 256 on Hopper (2 x 2 x 8 for each of 8 warps) and to 128 elsewhere, scales of a row to 4.

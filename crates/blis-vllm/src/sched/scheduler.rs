@@ -10,6 +10,7 @@ use super::batch::Batch;
 use super::features::Features;
 use super::queue::{Policy, WaitingQueue};
 use super::speculation::DraftStats;
+use crate::kv::events::Naming;
 use crate::kv::mamba::{AlignedSplit, Chunk};
 use crate::kv::manager::{Drafting, KvConfig, KvManager};
 use crate::request::{Identity, Progress, Refusal, Requests, Slot, Status};
@@ -269,6 +270,11 @@ impl Scheduler {
     /// The settings.
     pub fn config(&self) -> &SchedulerConfig {
         &self.config
+    }
+
+    /// Begins a journal of the KV cache's events.
+    pub fn record_kv_events(&mut self, naming: Naming) {
+        self.kv.record_events(naming);
     }
 
     /// The KV cache.

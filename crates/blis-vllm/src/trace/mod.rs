@@ -23,6 +23,7 @@ use blis_contracts::units::SimTime;
 
 use crate::engine::VllmEngine;
 use crate::engine::recorder::Recorder;
+use crate::kv::events::{Naming, TokenIds};
 use crate::sched::features::{Features, Grammar, RequestFeatures};
 use recorder::{CoreOfTrace, TraceRecorder};
 use scenario::{Scenario, ScenarioRequest};
@@ -32,7 +33,7 @@ pub use setup::SetupError;
 /// Runs a scenario and returns its trace, a line per call of the step function after the header: those of the first engine core, then
 /// those of the next, and where requests went. `each_step` sees the engine between two instants.
 pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Result<Vec<String>, SetupError> {
-    let Setup { parts, features, header } = setup::setup(scenario)?;
+    let Setup { parts, features, header, naming } = setup::setup(scenario)?;
     let first = serde_json::to_string(&header).expect("a header has only text keys");
     let cores = parts.cores.count;
     let lines: Vec<Rc<RefCell<Vec<String>>>> = (0..cores).map(|_| Rc::default()).collect();
@@ -46,6 +47,10 @@ pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Resul
     });
     let features = Features { requests: events.features(scenario), ..features };
     let mut engine = VllmEngine::new(parts).with_features(&features).with_recorders(recorders);
+    if let Some(naming) = naming {
+        let output = events.output_ids.clone();
+        engine = engine.with_kv_events(&Naming { tokens: TokenIds { output, ..naming.tokens }, ..naming });
+    }
     let mut world = ScriptedDevice { base_us: scenario.step_time.base_us, per_token_us: scenario.step_time.per_token_us };
     let mut effects = Effects::default();
     let mut wake = None;
@@ -71,6 +76,8 @@ struct Events {
     queue: VecDeque<(SimTime, Input)>,
     /// The name of each slot.
     names: Vec<String>,
+    /// The first token that each request generates, by its number.
+    output_ids: Vec<u32>,
 }
 
 impl Events {
@@ -108,6 +115,8 @@ fn events(scenario: &Scenario) -> Events {
     // Identifiers compare as text upstream and as numbers here.
     let mut by_name: Vec<usize> = (0..names.len()).collect();
     by_name.sort_by_key(|index| (&scenario.requests[*index].id, *index));
+    let first_output = |index: &usize| (1 << 29) + (u32::try_from(*index).expect("a scenario has fewer than 2^12 requests") << 16);
+    let output_ids = by_name.iter().map(first_output).collect();
     let mut queue = Vec::new();
     for (rank, index) in by_name.into_iter().enumerate() {
         let request = &scenario.requests[index];
@@ -126,7 +135,7 @@ fn events(scenario: &Scenario) -> Events {
     }
     queue.sort_by_key(|(time, is_abort, index, _)| (*time, *is_abort, *index));
     let queue = queue.into_iter().map(|(time, _, _, input)| (SimTime::from_micros(time), input)).collect();
-    Events { queue, names }
+    Events { queue, names, output_ids }
 }
 
 fn slot(index: usize) -> RequestSlot {

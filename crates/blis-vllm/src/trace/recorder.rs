@@ -14,6 +14,7 @@ use crate::request::Slot;
 use crate::sched::batch::{Batch, Entry, Row};
 use crate::sched::scheduler::{Output, Scheduler};
 use crate::sched::speculation::DraftStats;
+use crate::trace::scenario::hex;
 
 /// How many free blocks a line names.
 const HEAD: usize = 8;
@@ -80,6 +81,9 @@ struct Done {
     aborted: Vec<Name>,
     out: Vec<(Name, u32, Option<&'static str>)>,
     stats: Stats,
+    /// The message of KV events in hexadecimal, where there are any and somebody listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -144,6 +148,8 @@ pub(super) struct TraceRecorder {
     /// Blocks of each table at its last mention, by slot and group.
     mentioned: Vec<Vec<usize>>,
     stats: PrefixStats,
+    /// KV events that earlier lines hold.
+    events: usize,
     line: Line,
     lines: Rc<RefCell<Vec<String>>>,
 }
@@ -158,6 +164,7 @@ impl TraceRecorder {
             asynchronous,
             core,
             stats: PrefixStats::default(),
+            events: 0,
             line: Line { grammar: core.grammars.then_some(Nullable(None)), ..Line::default() },
             lines,
         }
@@ -283,7 +290,9 @@ impl Recorder for TraceRecorder {
         let why = |output: &Output| if output.failed { Some("error") } else { output.finished.map(reason) };
         let out = outputs.iter().map(|output| (self.external(output.external), output.gained, why(output))).collect();
         let aborted = aborted.iter().map(|slot| self.external(*slot)).collect();
-        self.line.done = Some(Done { step: call, t: at.as_micros(), aborted, out, stats });
+        let journal = pool.journal().filter(|journal| journal.len() > self.events);
+        let events = journal.map(|journal| hex(&journal.batch(std::mem::replace(&mut self.events, journal.len()), 0.0)));
+        self.line.done = Some(Done { step: call, t: at.as_micros(), aborted, out, stats, events });
     }
 
     fn returned(&mut self, scheduler: &Scheduler, queue: &mut dyn Iterator<Item = u64>) {

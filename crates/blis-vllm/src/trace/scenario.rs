@@ -5,6 +5,8 @@ use blis_contracts::strict::{Document, DocumentError, LineEndings};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::kv::events::TokenIds;
+
 /// Bytes the device offers for KV where a scenario does not say.
 const DEFAULT_KV_BYTES: u64 = 1 << 30;
 
@@ -31,6 +33,8 @@ pub struct Scenario {
     pub aborts: Vec<ScenarioAbort>,
     /// Which drafts are right, where the engine drafts.
     pub speculation: Option<ScenarioProfile>,
+    /// The first token of each text, shared ones and those of one request.
+    pub tokens: TokenIds,
 }
 
 /// Which drafts are right.
@@ -179,6 +183,7 @@ impl Scenario {
             requests,
             aborts: read.aborts,
             speculation: read.speculation,
+            tokens: segments.ids,
         })
     }
 }
@@ -188,6 +193,9 @@ impl Scenario {
 struct Segments {
     shared: Vec<(String, Option<u32>)>,
     unique: u64,
+    /// Texts that have a number.
+    texts: u32,
+    ids: TokenIds,
 }
 
 impl Segments {
@@ -195,6 +203,8 @@ impl Segments {
         let (source, length) = match (&piece.shared, piece.length, piece.unique) {
             (Some(name), Some(length), None) => (self.shared(name, adapter), length),
             (None, None, Some(length)) => {
+                let first = self.next_id();
+                self.ids.unique.push(first);
                 self.unique += 1;
                 (TokenSource::Unique(self.unique - 1), length)
             }
@@ -206,8 +216,17 @@ impl Segments {
         Ok(Segment { source, length })
     }
 
+    /// The first token of a text that has no number yet; `oracle/FORMAT.md` defines the numbers.
+    fn next_id(&mut self) -> u32 {
+        self.texts += 1;
+        16 + ((self.texts - 1) << 16)
+    }
+
     fn shared(&mut self, name: &str, adapter: Option<u32>) -> TokenSource {
         let known = self.shared.iter().position(|shared| shared.0 == name && shared.1 == adapter).unwrap_or_else(|| {
+            let same = self.shared.iter().position(|shared| shared.0 == name).map(|text| self.ids.shared[text]);
+            let first = same.unwrap_or_else(|| self.next_id());
+            self.ids.shared.push(first);
             self.shared.push((name.to_owned(), adapter));
             self.shared.len() - 1
         });
@@ -215,6 +234,7 @@ impl Segments {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
 }

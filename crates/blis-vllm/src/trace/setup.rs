@@ -10,10 +10,12 @@ use serde::Serialize;
 use super::model;
 use super::scenario::Scenario;
 use super::speculative::{self, Method};
-use crate::config::{ConfigError, Launch, Machine, Resolved, Unpriced, read, resolve_unpriced};
+use crate::config::{ConfigError, HashAlgo, Launch, Machine, Resolved, Unpriced, read, resolve_unpriced};
 use crate::engine::EngineParts;
 use crate::engine::settings::{SettingTooLarge, cores, cuda_graphs, scheduler_config, sizing_input};
+use crate::kv::events::{GroupKind, Naming};
 use crate::kv::group::Attention;
+use crate::kv::hash::Encoding;
 use crate::kv_sizing::groups::LayerGroup;
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
 use crate::lowering::{LoweringError, kv_layers};
@@ -105,6 +107,12 @@ pub enum SetupError {
     /// Requests ask for what the engine is not configured for, or what cannot be together.
     #[error("requests: {0}")]
     Requests(String),
+    /// Events would name blocks by a hash that is not modelled.
+    #[error("engine_args.prefix_caching_hash_algo: `{0}` with kv_events_config is not modelled; expected sha256 or sha256_cbor")]
+    Events(&'static str),
+    /// Events would name blocks by further keys.
+    #[error("engine_args.kv_events_config: events beside drafts or adapters are not modelled; leave one of them out")]
+    EventsBeside,
     /// The arguments do not resolve.
     #[error("engine_args: {0}")]
     Arguments(#[from] ConfigError),
@@ -139,6 +147,23 @@ const NO_DEVICE: u64 = u64::MAX;
 /// The argument that only the tracer takes: nothing prices the stages of a pipeline.
 const PIPELINE: &str = "pipeline_parallel_size";
 
+/// The argument that only the tracer takes: a simulation has nobody who would listen to events.
+const KV_EVENTS: &str = "kv_events_config";
+
+/// What events need to know, where a scenario asks for them.
+fn naming(scenario: &Scenario, resolved: &Resolved, header: &HeaderConfig) -> Result<Naming, SetupError> {
+    let encoding = match resolved.cache.prefix_caching_hash_algo {
+        HashAlgo::Sha256 => Encoding::Pickle,
+        HashAlgo::Sha256Cbor => Encoding::Cbor,
+        other @ (HashAlgo::Xxhash | HashAlgo::XxhashCbor) => return Err(SetupError::Events(other.as_str())),
+    };
+    let groups = header.kv_groups.iter().map(|group| GroupKind { kind: group.kind, window: group.window }).collect();
+    Ok(Naming { encoding, seed: HASH_SEED, block_size: header.hash_block_size, groups, tokens: scenario.tokens.clone() })
+}
+
+/// The seed of Python's hashes under which upstream is recorded.
+const HASH_SEED: &str = "0";
+
 fn stages(stated: Option<serde_json::Value>) -> Result<u32, SetupError> {
     let Some(stated) = stated else { return Ok(1) };
     let stages = stated.as_u64().and_then(|stages| u32::try_from(stages).ok()).filter(|stages| (1..=model::GPUS).contains(stages));
@@ -151,6 +176,8 @@ pub(super) struct Setup {
     /// Without those of the requests.
     pub(super) features: Features,
     pub(super) header: Header,
+    /// How KV events name things, where the scenario asks for them.
+    pub(super) naming: Option<Naming>,
 }
 
 /// The engine a scenario asks for.
@@ -162,6 +189,7 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     let stages = stages(args.remove(PIPELINE))?;
     let method = speculative::read(args.remove(speculative::ARGUMENT), scenario)?;
     let max_loras = speculative::adapters(&mut args, scenario)?;
+    let listened = args.remove(KV_EVENTS).is_some();
     let stated = read(Launch { args: Some(&args), ..Launch::default() })?;
     let unpriced = Unpriced { stages, drafting: method.as_ref().map(Method::widths) };
     let resolved = resolve_unpriced(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS }, &unpriced)?;
@@ -175,17 +203,22 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     let sized = size(&sizing_input(&resolved, layers, scenario.kv_bytes, NO_DEVICE)?)?;
     let scheduler = scheduler_config(&resolved, sized.config.max_model_len)?;
     let speculation = method.as_ref().map(|method| method.speculation(&resolved, &sized, scenario)).transpose()?;
+    let speculated = method.is_some();
     let config = HeaderConfig {
         speculation: method.zip(speculation.as_ref()).map(|(method, speculation)| method.header(speculation)),
         max_loras,
         ..header_config(&graph, &resolved, &sized, (&names, stages))
     };
+    if listened && (speculated || max_loras.is_some()) {
+        return Err(SetupError::EventsBeside);
+    }
+    let naming = listened.then(|| naming(scenario, &resolved, &config)).transpose()?;
     let header = Header { format: 1, scenario: scenario.name.clone(), scenario_sha256: scenario.sha256.clone(), config };
     let plan = plan(&sized, scheduler.max_concurrent_batches);
     let graphs = cuda_graphs(&resolved)?;
     let parts =
         EngineParts { plan, plan_id: PlanId(0), settings: Vec::new(), scheduler, kv: sized.config, graphs, cores: cores(&resolved) };
-    Ok(Setup { parts, features: Features { speculation, max_loras, requests: Vec::new() }, header })
+    Ok(Setup { parts, features: Features { speculation, max_loras, requests: Vec::new() }, header, naming })
 }
 
 /// `stages`: of a pipeline, whose first one's layers the header names, as upstream's scheduler does.

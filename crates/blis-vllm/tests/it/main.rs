@@ -1,8 +1,11 @@
 //! The port against traces recorded from upstream's own engine core: every field of every step.
 
 mod allocations;
+mod catalog;
 mod conformance;
 mod dispatch;
+mod rows;
+mod weights;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

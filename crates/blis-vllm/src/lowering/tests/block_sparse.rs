@@ -90,7 +90,7 @@ fn encoders_stay_in_memory_unless_the_line_leaves_them_out() {
         let plan = Line(MODEL, "b300", &format!("--tensor-parallel-size 2 {more}")).plan();
         plan.weights.iter().map(|tensor| tensor.bytes.get() * u64::from(tensor.count)).sum::<u64>()
     };
-    let encoders: u64 = 631_185_920 / 2 * 2 + 234_381_312 * 2;
+    let encoders: u64 = (631_185_920 / 2 + 234_381_312 / 2) * 2;
     assert_eq!(kept("") - kept("--language-model-only"), encoders);
 }
 

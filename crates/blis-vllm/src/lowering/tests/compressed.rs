@@ -121,11 +121,12 @@ fn weights_of_a_rank_are_those_of_the_checkpoint_shared_or_whole() {
         plan("b300", u32::try_from(ranks).unwrap()).weights.iter().map(|tensor| tensor.bytes.get() * u64::from(tensor.count)).sum()
     };
     let (hidden, layers) = (7168_u64, 61_u64);
-    let block = |rows: u64, columns: u64| rows * columns + 4 * rows.div_ceil(128) * columns.div_ceil(128);
+    // Scales of 8 bits for each row and 128 inputs, four to a word.
+    let block = |rows: u64, columns: u64| rows * columns + 4 * rows * columns.div_ceil(512);
     for ranks in [4, 8] {
         let embeddings = 2 * 2 * 129_280 / ranks * hidden;
         let attention = block(2048, hidden) + block(65_536 / ranks, 1536) + block(16_384 / ranks, 4096) + block(hidden, 16_384 / ranks);
-        let norms = 2 * (2 * hidden + 2048) + 4 * 128 / ranks;
+        let norms = 2 * (2 * hidden + 2048) + 4 * 64;
         let mixing = 2 * 4 * (24 * 4 * hidden + 27);
         let compressor = |columns: u64, ratio: u64, width: u64| 2 * 2 * columns * hidden + 4 * ratio * columns + 2 * width;
         let fine = compressor(1024, 4, 512) + block(8192, 1536) + 2 * 64 * hidden + compressor(256, 4, 128);

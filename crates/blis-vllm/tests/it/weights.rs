@@ -1,0 +1,250 @@
+//! Resident weights of every catalog model against the tensors that upstream's own model classes allocate (`oracle/weights.py`).
+//!
+//! The recording holds what a model class creates. What upstream's `process_weights_after_loading` makes of it runs kernels and could
+//! not be recorded; [`Later`] lists by rule what changes then, and each rule must apply somewhere. Tensors of one value (a scale for a
+//! whole matrix or expert) are left out on both sides.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use blis_contracts::plan::PoolPlan;
+use flate2::read::GzDecoder;
+use serde::Deserialize;
+
+use crate::catalog::lowered;
+use crate::oracle;
+
+/// Everything recorded.
+#[derive(Debug, Deserialize)]
+struct Recording {
+    unreadable: BTreeMap<String, String>,
+    rows: Vec<Row>,
+}
+
+/// One model on one GPU.
+#[derive(Debug, Deserialize)]
+struct Row {
+    model: String,
+    gpu: String,
+    ranks: u32,
+    expert_parallel: bool,
+    /// What upstream says where it does not build the model.
+    refused: Option<String>,
+    #[serde(default)]
+    bytes: u64,
+    #[serde(default)]
+    backends: Vec<String>,
+    #[serde(default)]
+    tensors: Vec<(String, Vec<u64>, String, u64)>,
+}
+
+fn recording() -> Recording {
+    let mut text = String::new();
+    let file = File::open(oracle().join("weights.json.gz")).expect("the recording is committed");
+    GzDecoder::new(file).read_to_string(&mut text).expect("the recording is compressed text");
+    serde_json::from_str(&text).expect("the recording has the shape of the script that writes it")
+}
+
+impl Row {
+    fn name(&self) -> String {
+        let whole = if self.expert_parallel { ", whole experts" } else { "" };
+        format!("{} on {}, {} ranks{whole}", self.model, self.gpu, self.ranks)
+    }
+
+    fn plan(&self) -> Result<PoolPlan, String> {
+        let whole = if self.expert_parallel { "--enable-expert-parallel" } else { "" };
+        lowered(&self.model, &self.gpu, &format!("--tensor-parallel-size {} {whole}", self.ranks))
+    }
+
+    fn backend(&self, of: &str) -> Option<&str> {
+        self.backends.iter().find_map(|line| line.split_once(of).and_then(|(_, rest)| rest.strip_prefix(" = ")))
+    }
+}
+
+/// The part of a model that a tensor of upstream belongs to.
+fn part_of(tensor: &str) -> &'static str {
+    const PARTS: &[(&str, &str)] = &[
+        ("compressor.", "attention"),
+        ("vision_tower", "encoder"),
+        ("mm_projector", "encoder"),
+        ("hc_", "lanes"),
+        ("routed_experts", "experts"),
+        ("shared_experts", "shared experts"),
+        ("gate.", "router"),
+        ("router", "router"),
+        ("e_score_correction", "router"),
+        ("embed", "embedding"),
+        ("lm_head", "embedding"),
+        ("attn.", "attention"),
+        ("norm", "norms"),
+        ("mlp.", "dense"),
+    ];
+    PARTS.iter().find(|(word, _)| tensor.contains(word)).unwrap_or_else(|| panic!("{tensor} belongs to no part")).1
+}
+
+/// The part of a model that a tensor of the port belongs to.
+fn part_of_ours(tensor: &str) -> &'static str {
+    match tensor {
+        "embedding" | "output embedding" => "embedding",
+        "final norm" | "norms" => "norms",
+        "mixing of lanes" | "last mixing of lanes" => "lanes",
+        "router" | "selection bias" | "experts by token" => "router",
+        "experts" => "experts",
+        "gate and up projections" | "down projection" => "dense",
+        "encoder" | "encoder projector" => "encoder",
+        _ if tensor.starts_with("shared ") => "shared experts",
+        _ => "attention",
+    }
+}
+
+fn element_bytes(kind: &str) -> u64 {
+    match kind {
+        "float32" | "int32" => 4,
+        "bfloat16" | "float16" => 2,
+        "float8_e4m3fn" | "float8_e8m0fnu" | "uint8" | "int8" => 1,
+        other => panic!("{other} is not an element type this test knows"),
+    }
+}
+
+fn sums(parts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    for (part, bytes) in parts {
+        *sums.entry(part).or_default() += bytes;
+    }
+    sums
+}
+
+/// A parameter as it is when weights are loaded: the bytes upstream allocates and those that remain once it has been processed.
+fn kept(row: &Row, (name, shape, kind, count): &(String, Vec<u64>, String, u64), used: &mut BTreeSet<Later>) -> u64 {
+    let created = shape.iter().product::<u64>() * element_bytes(kind) * count;
+    let blackwell = row.gpu == "b200";
+    let mut later = |rule, bytes| {
+        used.insert(rule);
+        bytes
+    };
+    if is_of_one_value(name, shape) {
+        return later(Later::ScalesOfOneValue, 0);
+    }
+    match name.rsplit('.').next() {
+        Some("weight_scale_inv") if blackwell && row.backend("fp8_linear") == Some("DeepGemmFp8BlockScaledMMKernel") => {
+            let [rows, blocks] = [shape[0] * 128, shape[1]];
+            // The last block of rows may be a part of one.
+            let rows = row.rows_of(name).unwrap_or(rows);
+            later(Later::ScalesPackedForDeepGemm, rows.next_multiple_of(4) * 4 * blocks.div_ceil(4) * count)
+        }
+        Some("weight_scale_inv") if kind == "float8_e8m0fnu" => later(Later::ScalesWidened, created * 4),
+        Some("w13_bias" | "w2_bias") => match row.backend("mxfp4_backend") {
+            Some("TRITON" | "FLASHINFER_TRTLLM_MXFP4_BF16") => later(Later::BiasesOfExpertsWidened, created * 2),
+            _ => created,
+        },
+        Some("w13_weight_scale" | "w2_weight_scale") if row.backend("mxfp4_backend") == Some("TRITON") => {
+            let swizzled = shape[0] * shape[1].next_multiple_of(256) * shape[2].next_multiple_of(4);
+            later(Later::ScalesSwizzledForTriton, swizzled * count)
+        }
+        _ => created,
+    }
+}
+
+/// Scales and shapes that hold one value for a matrix, or for each expert's one or two.
+fn is_of_one_value(name: &str, shape: &[u64]) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let scale = !last.starts_with("hc_") && (last.ends_with("scale") || last.ends_with("scale_2") || last.ends_with("weight_shape"));
+    scale && (shape.len() < 2 || name.contains("routed_experts") && shape.len() == 2)
+}
+
+/// What changes after the tensors were created, by rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Later {
+    /// Not counted, whatever becomes of them.
+    ScalesOfOneValue,
+    /// `deepgemm_post_process_fp8_weight_block`.
+    ScalesPackedForDeepGemm,
+    /// `_upcast_e8m0_to_fp32`.
+    ScalesWidened,
+    /// `convert_gpt_oss_weight_to_mxfp4_moe_kernel_format`.
+    BiasesOfExpertsWidened,
+    /// `_swizzle_mxfp4`.
+    ScalesSwizzledForTriton,
+    /// `MLAAttention.process_weights_after_loading`: the halves of a quantised up-projection, multiplied out.
+    LatentProjectionsMultipliedOut,
+}
+
+impl Row {
+    /// Rows of the matrix that a scale belongs to.
+    fn rows_of(&self, scale: &str) -> Option<u64> {
+        let matrix = scale.strip_suffix("_scale_inv")?;
+        self.tensors.iter().find(|(name, ..)| name == matrix).map(|(_, shape, ..)| shape[0])
+    }
+
+    /// Bytes of each part once weights are loaded.
+    fn resident(&self, used: &mut BTreeSet<Later>) -> BTreeMap<&'static str, u64> {
+        let mut parts = sums(self.tensors.iter().map(|tensor| (part_of(&tensor.0), kept(self, tensor, used))));
+        for (name, shape, kind, count) in &self.tensors {
+            if name.ends_with("kv_b_proj.weight") && kind == "float8_e4m3fn" {
+                used.insert(Later::LatentProjectionsMultipliedOut);
+                *parts.entry("attention").or_default() += shape.iter().product::<u64>() * 2 * count;
+            }
+        }
+        parts
+    }
+
+    /// Compares a part; an encoder's norms, biases and tables of positions, which no rank shares, are shared by the port's rule.
+    fn agrees(&self, part: &str, found: u64, expected: u64) -> bool {
+        found == expected || (part == "encoder" && self.ranks > 1 && found < expected && expected - found < ENCODER_WHOLE_MOST)
+    }
+}
+
+/// Most bytes of an encoder's tensors that every rank holds whole.
+const ENCODER_WHOLE_MOST: u64 = 16 << 20;
+
+/// Whole experts beside compressed attention are refused by name.
+const REFUSED_BY_NAME: usize = 4;
+
+#[test]
+fn every_catalog_model_keeps_what_upstream_allocates_on_each_rank() {
+    let recording = recording();
+    let (mut differences, mut used, mut refused) = (Vec::new(), BTreeSet::new(), 0);
+    for row in &recording.rows {
+        let plan = match (row.plan(), &row.refused) {
+            (Ok(plan), None) => plan,
+            (Err(_), Some(_)) => continue,
+            (Err(error), None) if error.ends_with("which is not modelled") => {
+                refused += 1;
+                continue;
+            }
+            (found, refused) => {
+                differences.push(format!("{}: port {:?}, upstream {refused:?}", row.name(), found.err()));
+                continue;
+            }
+        };
+        let theirs = row.resident(&mut used);
+        let ours = sums(plan.weights.iter().map(|tensor| (part_of_ours(&tensor.name), tensor.bytes.get() * u64::from(tensor.count))));
+        for part in theirs.keys().chain(ours.keys()).collect::<BTreeSet<_>>() {
+            let (found, expected) = (ours.get(part).copied().unwrap_or(0), theirs.get(part).copied().unwrap_or(0));
+            if !row.agrees(part, found, expected) {
+                differences.push(format!("{}: {part}: port {found}, upstream {expected}", row.name()));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+    assert_eq!(refused, REFUSED_BY_NAME, "what the port does not lower");
+    assert_eq!(used.len(), 6, "each rule of what changes later applies somewhere: {used:?}");
+}
+
+/// Families that came into the catalog after the recording.
+const NOT_RECORDED: [&str; 4] = ["deepseek-v3.2", "glm-5", "nemotron-", "qwen3.5-"];
+
+#[test]
+fn the_recording_covers_the_catalog() {
+    let recording = recording();
+    let cases = |model: &str| recording.rows.iter().filter(|row| row.model == model && !row.expert_parallel).count();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog/models");
+    for entry in fs::read_dir(folder).expect("the catalog can be listed") {
+        let name = entry.expect("a folder can be listed").file_name().into_string().expect("models have plain names");
+        let left_out = recording.unreadable.contains_key(&name) || NOT_RECORDED.iter().any(|family| name.starts_with(family));
+        assert_eq!(cases(&name), if left_out { 0 } else { 2 * 4 }, "{name} at four numbers of ranks on two GPUs");
+    }
+    assert!(recording.rows.iter().all(|row| row.bytes > 0 || row.refused.is_some()), "whatever is built weighs something");
+}
