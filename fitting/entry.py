@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+import forms
 from fit import Problem, summary
 
 TABLE_RELEASE = "0.24.0"
@@ -11,6 +12,7 @@ TABLE_RULE = (
     "measured on the kernel of the same name in vLLM 0.24.0; its code is not shown unchanged up to the modelled release"
 )
 DEVICE_GRAPH = {"clock": "device", "launch": "graph"}
+UNITS = dict.fromkeys((*forms.TILES, "tile_rows"), "rows")      # of coefficients that a family fixes, where not a ratio
 
 
 @dataclass
@@ -81,7 +83,7 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
     report.add(family, chip, kernel, "all rows, shipped fit", solution.error(inputs, observed))
     coefficients, curves = ({n: v for n, v in block.items() if n not in nuisance} for block in solution.blocks())
     for name, value in (fixed or {}).items():
-        coefficients[name] = {"value": value, "unit": "ratio", "interval": [value, value]}
+        coefficients[name] = {"value": value, "unit": UNITS.get(name, "ratio"), "interval": [value, value]}
     entry = dict(
         head, method=method, form=form_name or form.__name__, coefficients=coefficients, curves=curves,
         range={name: span(inputs[name]) for name in ranges}, boundary=DEVICE_GRAPH,

@@ -38,12 +38,28 @@ class Coefficients:
         return self[name] if name in self._values else default
 
 
+TILES = ("tile_third", "tile_second", "tile_first")
+
+
+def tiled(rows, values):
+    """Rows that the tiles of a call have room for: of a kernel with `tile_first` rows a tile for up to so many rows, then one with
+    `tile_second`, then `tile_third`, and beyond it as many tiles of `tile_rows` as are needed. Without tiles, the rows themselves."""
+    rows = np.asarray(rows, dtype=float)
+    tile = values.get("tile_rows", 0.0)
+    held = np.ceil(rows / tile) * tile if tile > 0.0 else rows
+    for name in TILES:
+        held = np.where(rows <= values.get(name, 0.0), values.get(name, 0.0), held)
+    return held
+
+
 def matmul(x, values):
     """rows x depth times depth x columns. `latency` is what does not overlap with the body (fill, drain, the reduction of a
-    split depth); the body is the longest of moving the operands, multiplying them, and one thread block's walk along `depth`."""
+    split depth); the body is the longest of moving the operands, multiplying them, and one thread block's walk along `depth`. A tile
+    that is partly empty is multiplied as a full one, and efficiencies are those of the rows the tiles hold."""
     x = dict(x)
-    c = Coefficients(values, x)
     moved = x["weight_bytes"] + x["input_bytes"] * x["rows"] * x["depth"] + 2.0 * x["rows"] * x["columns"]
+    x["rows"] = tiled(x["rows"], values)
+    c = Coefficients(values, x)
     memory = moved / (x["bandwidth"] * c["memory_efficiency"])
     operations = 2.0 * x["rows"] * x["columns"] * x["depth"]
     compute = operations / (x["peak"] * c["compute_efficiency"])

@@ -21,6 +21,12 @@ FEW_DEPTHS = (32, 1024, 4096, 16384)
 NET_OF_QUANTISATION = ("fp8", "nvfp4")
 ROWS = (256, 512, 1024, 4096, 32768)
 WALK_ROWS = (16, 64, 128, 256, 1024, 8192)
+# CUTLASS's fp8 products choose a kernel by the rows: tiles of 16 rows up to 16, of 64 up to 64, of 128 up to 128, and of 256 beyond (times step there
+# on Hopper and data-centre Blackwell, in vLLM's rows and SGLang's alike).
+TILES = {"tile_first": 16.0, "tile_second": 64.0, "tile_third": 128.0, "tile_rows": 256.0}
+TILED = {("fp8", chip): TILES for chip in ("h100", "h200", "b200", "b300", "gb200-nvl72", "gb300-nvl72")}
+# Each of those kernels reads its weights at a share of its own on Hopper.
+READS_BY_TILE = ("h100", "h200")
 SHORT_WALK = ("l40s",)     # whose last knot the fit pulls down, where its rows rise
 
 VLLM, SGLANG = "vllm/0.24.0", "sglang/0.5.14"
@@ -134,9 +140,11 @@ def measured(chip, wheel, report):
         table = calls(wheel, chip, tensor_format, dtype, framework)
         inputs = inputs_of(table, facts, tensor_format)
         m, n, k = inputs["rows"], inputs["columns"], inputs["depth"]
+        tiles = TILED.get((tensor_format, chip), {})
+        read = dict(over="rows", xs=tuple(tiles.values())) if tiles and chip in READS_BY_TILE else {}
         free = [
             Free("latency", "us", 3.0, over="depth", xs=DEPTHS.get(tensor_format, FEW_DEPTHS)),
-            Free("memory_efficiency", "ratio", 0.85, "ratio"),
+            Free("memory_efficiency", "ratio", 0.85, "ratio", **read),
             Free("compute_efficiency", "ratio", 0.75, "ratio", over="rows", xs=ROWS),
             Free("sharpness", "ratio", 2.5, "sharpness"),
         ]
@@ -151,7 +159,7 @@ def measured(chip, wheel, report):
                  ("columns, depth >= 1024", (n >= 1024) & (k >= 1024)))
         entry, _ = fitted(
             scope(f"{tensor_format}-{kernel.replace('/', '-')}", "gemm", kernel, tensor_format), "gemm", chip, form,
-            table, inputs, np.isin(k, HELD_DEPTHS), free, report, clusters=n * 1e6 + k,
+            table, inputs, np.isin(k, HELD_DEPTHS), free, report, fixed=tiles, clusters=n * 1e6 + k,
             ranges=("rows", "columns", "depth"), parts=parts, reason=reason, nuisance=("row_time",), form_name="matmul",
         )
         yield entry

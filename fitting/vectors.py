@@ -20,7 +20,7 @@ PICK = {  # name -> (low, high) drawn evenly in log space; integers where both e
 }
 SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "matmul": (("rows", "columns", "depth", "weight_bytes", "input_bytes", "bandwidth", "peak"),
-               {"latency": "depth", "compute_efficiency": "rows", "depth_time": "rows"}, ("memory_efficiency", "sharpness")),
+               {"latency": "depth", "compute_efficiency": "rows", "depth_time": "rows"}, ("memory_efficiency", "sharpness", "tile_first", "tile_second", "tile_third", "tile_rows")),
     "attention_decode": (("requests", "context", "windowed", "kv_heads", "head_dim", "element_bytes", "bandwidth"),
                          {"latency": "mean_context", "memory_efficiency": "head_dim"}, ("unit_time", "window_latency", "window_unit_time")),
     "attention_prefill": (("rows", "new", "cached", "window", "query_heads", "kv_heads", "head_dim", "element_bytes", "bandwidth", "peak"),
@@ -55,6 +55,8 @@ def coefficient(generator, name):
         return float(f"{generator.uniform(1.0, 9.0):.4g}")
     if name == "packs_group":
         return float(generator.integers(0, 2))
+    if name.startswith("tile_") and name in (*forms.TILES, "tile_rows"):
+        return float(generator.integers(0, 4) * {"tile_first": 8, "tile_second": 24, "tile_third": 64, "tile_rows": 128}[name])
     if name in SMALL:
         return float(f"{generator.uniform(0.0, SMALL[name]):.4g}")
     return float(f"{generator.uniform(0.0, 30.0):.4g}")

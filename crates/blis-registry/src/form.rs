@@ -105,7 +105,21 @@ impl FormName {
     /// The coefficients it reads.
     pub const fn coefficients(self) -> &'static [CoefficientSpec] {
         match self {
-            Self::Matmul => const { &[LATENCY, MEMORY_EFFICIENCY, COMPUTE_EFFICIENCY, SHARPNESS, extra("depth_time", Unit::Microseconds)] },
+            Self::Matmul => {
+                const {
+                    &[
+                        LATENCY,
+                        MEMORY_EFFICIENCY,
+                        COMPUTE_EFFICIENCY,
+                        SHARPNESS,
+                        extra("depth_time", Unit::Microseconds),
+                        extra("tile_first", Unit::Rows),
+                        extra("tile_second", Unit::Rows),
+                        extra("tile_third", Unit::Rows),
+                        extra("tile_rows", Unit::Rows),
+                    ]
+                }
+            }
             Self::AttentionDecode => {
                 const {
                     &[

@@ -257,6 +257,8 @@ vocabulary!(
         Ratio = "ratio",
         /// Bytes.
         Bytes = "bytes",
+        /// Rows of a matrix.
+        Rows = "rows",
     }
 );
 

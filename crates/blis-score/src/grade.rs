@@ -37,7 +37,8 @@ pub enum ReasonCode {
     ResolutionDiffers,
     /// G2: the run passed a setting that is not modelled, and the engine's estimation rule stands in for it.
     SettingEstimated,
-    /// G2: a spelling of another release was read as what it means in the modelled one.
+    /// G2: a spelling of another release was read as what it means in the modelled one, or a default of the release that ran was taken
+    /// where the modelled one has another.
     SettingTranslated,
     /// G2: the build is of no release, so the release whose spellings its launch line uses was found by trying.
     SpellingsAssumed,

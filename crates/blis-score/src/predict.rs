@@ -150,7 +150,9 @@ fn client(sweep: &Sweep) -> GradeReason {
 fn read_line(scenario: &mut Scenario, build: Build<'_>) -> Result<(Reading, Option<GradeReason>), GradeReason> {
     if let Build::Release(release) = build {
         scenario.engine.written_for = Some(release.to_owned());
-        return estimated_line(scenario).map(|reading| (reading, None)).map_err(|error| refusal::of_line(&error));
+        let mut reading = estimated_line(scenario).map_err(|error| refusal::of_line(&error))?;
+        reading.stated.take_defaults_of(release).map_err(|error| refusal::of_line(&error))?;
+        return Ok((reading, None));
     }
     let mut best = (estimated_line(scenario).map_err(|error| refusal::of_line(&error))?, None);
     for release in releases_with_spellings() {

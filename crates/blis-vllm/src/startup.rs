@@ -204,7 +204,7 @@ fn setting(explained: &Explained) -> ResolvedSetting {
     let source = match explained.source {
         Source::Stated => SettingSource::Stated,
         Source::FormerlySpelled => SettingSource::Translated,
-        Source::UpstreamDefault | Source::Derived => SettingSource::UpstreamDefault,
+        Source::FormerDefault | Source::UpstreamDefault | Source::Derived => SettingSource::UpstreamDefault,
     };
     let rule = (explained.source != Source::Stated).then(|| explained.rule.clone());
     ResolvedSetting { name: explained.setting.key().to_owned(), value: explained.value.clone(), source, rule }

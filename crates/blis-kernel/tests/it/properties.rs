@@ -126,6 +126,39 @@ fn more_rows_never_cost_less_at_a_fixed_kernel() {
     }
 }
 
+/// By how much a call that fills its tiles may cost more than one that leaves them nearly empty: the rows it moves.
+const FILLED: f64 = 0.1;
+
+#[test]
+fn a_tile_that_is_nearly_empty_costs_what_a_full_one_costs() {
+    let mut checked = 0;
+    for name in CHIPS {
+        let coefficients = model(name).coefficients();
+        for entry in coefficients.entries().iter().filter(|entry| entry.coefficients.contains_key("tile_rows")) {
+            let Some(kernel) = &entry.kernel else { continue };
+            let kernel = format!("{}/{}", kernel.library, kernel.variant);
+            let size = |coefficient: &str| {
+                let stated = entry.coefficients[coefficient].value;
+                ROWS.into_iter().find(|&rows| f64::from(rows) >= stated).expect("tiles are among the rows that laws are checked on")
+            };
+            let tiles = [
+                (size("tile_first"), size("tile_second")),
+                (size("tile_third"), size("tile_rows")),
+                (size("tile_rows"), 2 * size("tile_rows")),
+            ];
+            for shape in products(entry) {
+                let mut plan = compiled(name, &layer(0, Primitive::Gemm, &kernel, shape.clone(), RowSet::Tokens));
+                for (below, full) in tiles {
+                    let ratio = microseconds(&mut plan, full) / microseconds(&mut plan, below + 1);
+                    assert!((1.0..1.0 + FILLED).contains(&ratio), "{name} {shape:?}: {full} rows cost {ratio} of {}", below + 1);
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 0, "no entry states tiles");
+}
+
 /// Up to here every kernel exchanges in one shot whatever the group; beyond it, groups of different size run different algorithms.
 const ONE_SHOT_BYTES: u64 = 256 << 10;
 

@@ -1,6 +1,6 @@
 //! Spellings of earlier releases: whether a line written for one may use them, and what they mean now.
 //!
-//! Only spellings are translated, never defaults. The rows are `data/formerly.toml`, each read in the releases it names.
+//! Only spellings are translated here, never defaults (`former_defaults` has those that measured runs took). The rows are `data/formerly.toml`, each read in the releases it names.
 
 use serde_json::Value;
 

@@ -2,13 +2,14 @@
 //!
 //! Reading order: `resolved` and `choices` (what the rest of the engine sees), `table` (the generated field table that drives parsing,
 //! types, defaults, refusal and translation), `command`, `args`, `nested` and `env` (reading), `formerly` (spellings of earlier
-//! releases), `resolve` (upstream's start-up rules). Left out: everything `data/status.toml` calls inert or not modelled.
+//! releases), `former_defaults` (what measured runs of them resolved otherwise), `resolve` (upstream's start-up rules). Left out: everything `data/status.toml` calls inert or not modelled.
 
 mod args;
 mod choices;
 mod command;
 mod env;
 mod error;
+mod former_defaults;
 mod formerly;
 mod launch;
 mod nested;

@@ -319,6 +319,8 @@ pub enum Source {
     Stated,
     /// The line states a spelling of an earlier release that means it.
     FormerlySpelled,
+    /// The default of an earlier release, which ran.
+    FormerDefault,
     /// Upstream's literal default.
     UpstreamDefault,
     /// An upstream rule computed it from other settings, the model or the chip.
@@ -330,6 +332,7 @@ impl fmt::Display for Source {
         f.write_str(match self {
             Self::Stated => "stated",
             Self::FormerlySpelled => "formerly spelled",
+            Self::FormerDefault => "default of the release that ran",
             Self::UpstreamDefault => "upstream default",
             Self::Derived => "derived",
         })
