@@ -90,6 +90,19 @@ const fn extra(name: &'static str, unit: Unit) -> CoefficientSpec {
     optional(name, unit, Kind::NonNegative, Neutral::Zero)
 }
 
+/// What pricing a dense product needs.
+const MATMUL: &[CoefficientSpec] = &[
+    LATENCY,
+    MEMORY_EFFICIENCY,
+    COMPUTE_EFFICIENCY,
+    SHARPNESS,
+    extra("depth_time", Unit::Microseconds),
+    extra("tile_first", Unit::Rows),
+    extra("tile_second", Unit::Rows),
+    extra("tile_third", Unit::Rows),
+    extra("tile_rows", Unit::Rows),
+];
+
 /// What pricing work on listed entries needs.
 const GATHERED: &[CoefficientSpec] = &[
     LATENCY,
@@ -105,21 +118,7 @@ impl FormName {
     /// The coefficients it reads.
     pub const fn coefficients(self) -> &'static [CoefficientSpec] {
         match self {
-            Self::Matmul => {
-                const {
-                    &[
-                        LATENCY,
-                        MEMORY_EFFICIENCY,
-                        COMPUTE_EFFICIENCY,
-                        SHARPNESS,
-                        extra("depth_time", Unit::Microseconds),
-                        extra("tile_first", Unit::Rows),
-                        extra("tile_second", Unit::Rows),
-                        extra("tile_third", Unit::Rows),
-                        extra("tile_rows", Unit::Rows),
-                    ]
-                }
-            }
+            Self::Matmul => MATMUL,
             Self::AttentionDecode => {
                 const {
                     &[
