@@ -147,7 +147,7 @@ fn a_tile_that_is_nearly_empty_costs_what_a_full_one_costs() {
                 (size("tile_rows"), 2 * size("tile_rows")),
             ];
             for shape in products(entry) {
-                let mut plan = compiled(name, &layer(0, Primitive::Gemm, &kernel, shape.clone(), RowSet::Tokens));
+                let mut plan = compiled(name, &layer(0, Primitive::Gemm, &kernel, shape, RowSet::Tokens));
                 for (below, full) in tiles {
                     let ratio = microseconds(&mut plan, full) / microseconds(&mut plan, below + 1);
                     assert!((1.0..1.0 + FILLED).contains(&ratio), "{name} {shape:?}: {full} rows cost {ratio} of {}", below + 1);
