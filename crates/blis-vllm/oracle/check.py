@@ -139,6 +139,7 @@ def situations(header: dict, calls: list[dict], prompts: dict[str, int], seen: s
             if sched["free"] == 0:
                 seen.add("no free block")
             seen |= {"two groups" for row in sched["new"] if len(row[2]) == 2}
+            seen |= {"six groups" for row in sched["new"] if len(row[2]) == 6}
             seen |= {"three groups" for row in sched["new"] if len(row[2]) == 3}
         else:
             seen.add("call that schedules nothing")
@@ -195,6 +196,7 @@ EXPECTED = {
     "no free block",
     "two groups",
     "three groups",
+    "six groups",
     "call that schedules nothing",
     "call that processes nothing",
     "finish stop",

@@ -176,6 +176,8 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
             layers[f"model.layers.{index}.attn.attn"] = AttentionLayer(vllm_config, window, True)
         elif config.model_type in ("llama", "qwen3", "qwen3_moe", "mixtral"):
             layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, None, False)
+        elif config.model_type in ("deepseek_v4", "minimax_m3_text"):
+            continue  # they register themselves, see compressed.py and block_sparse.py
         elif config.model_type == "deepseek_v3":
             layers[f"model.layers.{index}.self_attn.attn"] = LatentLayer(vllm_config)
         elif config.model_type == "qwen3_next":
@@ -242,6 +244,14 @@ class ScriptedExecutor(Executor):
     def _init_executor(self) -> None:
         with set_current_vllm_config(self.vllm_config):
             layers = attention_layers(self.vllm_config) | draft_layers(self.vllm_config)
+            if self.vllm_config.model_config.hf_text_config.model_type == "deepseek_v4":
+                import compressed
+
+                compressed.register(self.vllm_config)
+            elif self.vllm_config.model_config.hf_text_config.model_type == "minimax_m3_text":
+                import block_sparse
+
+                block_sparse.register(self.vllm_config, AttentionLayer)
         self.vllm_config.compilation_config.static_forward_context.update(layers)
         # The single-process executor does this after loading the model.
         current_platform.update_block_size_for_backend(self.vllm_config)

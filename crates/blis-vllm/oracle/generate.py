@@ -192,7 +192,8 @@ def scenario(seed: int, index: int, drafts: bool = False) -> str:
         model, config = draw_drafting(rng, model)
         latent = isinstance(model, dict) and model["preset"] == "tiny-mla"
         # The drafter's layers may make further groups; latent attention settles its own block size.
-        groups = 1 if latent else 4 if groups > 1 or config.get("model") == "tiny-dflash-window" else 1
+        windows = isinstance(model, dict) and not latent or config.get("model") == "tiny-dflash-window"
+        groups = 4 if windows else 1
         block = 16 if latent else block
         # The backend of latent attention on Blackwell asks a device for memory when it is imported.
         gpus = gpus[:3] if latent else gpus

@@ -96,6 +96,55 @@ MODELS["tiny-dsa"] = {
 }
 
 
+MODELS["tiny-dsv4"] = {
+    **_HEADS,
+    "architectures": ["DeepseekV4ForCausalLM"],
+    "model_type": "deepseek_v4",
+    "num_hidden_layers": 6,
+    "compress_ratios": [0, 0, 4, 128, 4, 128],
+    "head_dim": 512,
+    "qk_rope_head_dim": 64,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 1,
+    "q_lora_rank": 96,
+    "o_lora_rank": 96,
+    "o_groups": 8,
+    "sliding_window": 128,
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "index_topk": 512,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "hc_mult": 4,
+    "num_nextn_predict_layers": 0,
+}
+MODELS["tiny-m3"] = {
+    "architectures": ["MiniMaxM3SparseForConditionalGeneration"],
+    "model_type": "minimax_m3_vl",
+    "torch_dtype": "bfloat16",
+    "eos_token_id": END_OF_SEQUENCE,
+    "text_config": {
+        **_HEADS,
+        "model_type": "minimax_m3_text",
+        "architectures": ["MiniMaxM3SparseForCausalLM"],
+        "num_hidden_layers": 5,
+        "num_attention_heads": 8,
+        "head_dim": 128,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_layer_freq": [0, 0, 1, 1, 1],
+        "sparse_attention_config": {
+            "use_sparse_attention": True,
+            "sparse_index_dim": 128,
+            "sparse_num_index_heads": 2,
+            "sparse_topk_blocks": 16,
+            "sparse_block_size": 128,
+            "sparse_attention_freq": [0, 0, 1, 1, 1],
+        },
+    },
+}
 # Models that draft for another one; a scenario names them in `speculative_config.model`.
 DRAFTS = {
     "tiny-draft": {**MODELS["tiny-llama"], "num_hidden_layers": 1},

@@ -35,6 +35,9 @@ pub struct Item {
     /// Recorded scenarios and tests that cover it.
     #[serde(default)]
     pub evidence: Vec<&'static str>,
+    /// Recorded scenarios that the tracer follows, although a launch line that asks for it is refused: nothing prices it.
+    #[serde(default)]
+    pub traced: Vec<&'static str>,
 }
 
 /// What this port does with an item.

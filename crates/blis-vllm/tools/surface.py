@@ -8,7 +8,7 @@ enumerated setting may name, which metrics are named and which event types exist
 ../data/surface.toml and writes ../data/surface.json; with --check it writes nothing and fails if the file would change.
 
 Every item must have exactly one status; an item that surface.toml does not cover, or covers twice, and a pattern that covers
-nothing, are errors. Evidence names a recorded scenario or a test of this crate, which must exist.
+nothing, are errors. Evidence, and what is `traced`, names a recorded scenario or a test of this crate, which must exist.
 What it leaves out: the weight of an item, which other repositories count; classes that a user names by their path; metrics whose
 names are put together at run time.
 """
@@ -178,7 +178,9 @@ def check_group(group, upstream):
         raise SystemExit(f"{where}: out of scope needs `upstream`, the file that shows it")
     if (group["status"] == "modelled") != bool(group.get("evidence")):
         raise SystemExit(f"{where}: what is modelled, and nothing else, names its evidence")
-    for evidence in group.get("evidence", []):
+    if "traced" in group and group["status"] != "refused":
+        raise SystemExit(f"{where}: only what is refused is `traced`")
+    for evidence in group.get("evidence", []) + group.get("traced", []):
         if not check_evidence(evidence):
             raise SystemExit(f"{where}: no {evidence}")
 
@@ -217,6 +219,8 @@ def rows(found, groups, upstream):
         row["reason"] = group["reason"]
         if "evidence" in group:
             row["evidence"] = group["evidence"]
+        if "traced" in group:
+            row["traced"] = group["traced"]
         yield row
 
 

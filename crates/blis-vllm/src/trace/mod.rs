@@ -3,6 +3,8 @@
 //! The engine is driven through the same trait as by the simulator; a recorder reads its state. Reading order: [`scenario`] (the file),
 //! `setup` (the engine it asks for), [`run`] (the clock), `recorder` (the lines).
 
+mod block_sparse;
+mod compressed;
 mod model;
 mod recorder;
 pub mod scenario;

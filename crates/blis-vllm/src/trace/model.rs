@@ -13,8 +13,10 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::setup::SetupError;
+use super::{block_sparse, compressed};
+use crate::kv_sizing::LayerKv;
 
-const PLAIN: MatmulFormat = MatmulFormat { weights: FormatName::Bf16, activations: FormatName::Bf16 };
+pub(super) const PLAIN: MatmulFormat = MatmulFormat { weights: FormatName::Bf16, activations: FormatName::Bf16 };
 
 /// The graph of the model: its attention is the scenario's, the rest is a stand-in that no decision reads.
 pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
@@ -23,6 +25,11 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         let value = config.get(key).and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok());
         value.ok_or_else(|| SetupError::model(format!("{key} is not a count")))
     };
+    match config.get("model_type").and_then(Value::as_str).unwrap_or_default() {
+        "deepseek_v4" => return compressed::graph(&config, &count),
+        block_sparse::MODEL_TYPE => return block_sparse::graph(&count),
+        _ => {}
+    }
     let (architecture, has_window) = architecture(&config)?;
     let window = if has_window { Some(count("sliding_window")?) } else { None };
     let (query_heads, kv_heads, head_dim) = (count("num_attention_heads")?, count("num_key_value_heads")?, count("head_dim")?);
@@ -68,6 +75,17 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         let attention = if architecture == MAMBA2 { mamba2(&count)? } else { gated_delta(&count)? };
         blocks.insert("state".to_owned(), LayerBlock { attention, ..block(None) });
     }
+    let stack = (0..count("num_hidden_layers")?).map(run).collect();
+    assembled(&count, architecture, blocks, stack)
+}
+
+/// A model of these layers.
+pub(super) fn assembled(
+    count: &impl Fn(&str) -> Result<u32, SetupError>,
+    architecture: &str,
+    blocks: IndexMap<String, LayerBlock>,
+    stack: Vec<StackRun>,
+) -> Result<ModelGraph, SetupError> {
     Ok(ModelGraph {
         name: "scenario".to_owned(),
         aliases: Vec::new(),
@@ -83,7 +101,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         quantisation: None,
         residual_lanes: None,
         blocks,
-        stack: (0..count("num_hidden_layers")?).map(run).collect(),
+        stack,
         encoders: Vec::new(),
         parameters: ParameterCount { total: 1, active: 1, active_leaves_out: Vec::new(), published: None },
     })
@@ -153,7 +171,7 @@ fn mamba2(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<Attention,
 /// A width that any number of a node's ranks can share.
 const ANY_RANKS: u64 = 6720;
 
-fn feed_forward(experts: u64) -> FeedForward {
+pub(super) fn feed_forward(experts: u64) -> FeedForward {
     if experts > 0 {
         return FeedForward::MixtureOfExperts(MixtureOfExperts {
             experts: u32::try_from(experts).unwrap_or(u32::MAX),
@@ -207,6 +225,17 @@ pub(super) fn prediction_layers(given: &Value) -> Result<u32, SetupError> {
     count.ok_or_else(|| SetupError::model(format!("num_nextn_predict_layers: {value} is not a count")))
 }
 
+/// Gives the caches of the layers upstream's names.
+pub(super) fn name_layers(graph: &ModelGraph, layers: &mut [LayerKv]) {
+    for layer in layers {
+        match graph.architecture.as_str() {
+            compressed::ARCHITECTURE => {}
+            block_sparse::ARCHITECTURE => layer.name.insert_str(0, block_sparse::PREFIX),
+            _ => layer.name = cache_name(graph, &layer.name),
+        }
+    }
+}
+
 /// The name upstream gives the attention of a layer.
 fn layer_name(graph: &ModelGraph, index: usize) -> String {
     let attends =
@@ -222,7 +251,7 @@ fn layer_name(graph: &ModelGraph, index: usize) -> String {
 }
 
 /// The name upstream gives the cache that the port calls so.
-pub(super) fn cache_name(graph: &ModelGraph, own: &str) -> String {
+fn cache_name(graph: &ModelGraph, own: &str) -> String {
     let index = own.split('.').nth(2).and_then(|index| index.parse().ok());
     match index {
         Some(index) if !own.ends_with(".indexer.k_cache") => layer_name(graph, index),
@@ -316,8 +345,10 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
         Some("tiny-dsa") => tiny_selecting(),
         Some("tiny-delta") => tiny_delta(),
         Some("tiny-mamba2") => tiny_mamba2(),
+        Some("tiny-dsv4") => compressed::tiny(),
+        Some("tiny-m3") if keys.is_empty() => block_sparse::tiny(),
         Some(other) => {
-            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla, tiny-dsa, tiny-delta, tiny-mamba2";
+            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla, tiny-dsa, tiny-delta, tiny-mamba2, tiny-dsv4, and tiny-m3 as it is";
             return Err(SetupError::model(format!("unknown preset {other:?}; known are {known}")));
         }
     };
@@ -370,7 +401,7 @@ fn tiny_latent(model_type: &str) -> Map<String, Value> {
     config
 }
 
-fn tiny(model_type: &str, layers: u32) -> Map<String, Value> {
+pub(super) fn tiny(model_type: &str, layers: u32) -> Map<String, Value> {
     let counts = [
         ("num_hidden_layers", layers),
         ("hidden_size", 64),

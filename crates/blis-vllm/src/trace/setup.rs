@@ -195,8 +195,11 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     let resolved = resolve_unpriced(&stated, Machine { model: &graph, chip: &chip, gpus: model::GPUS }, &unpriced)?;
     speculative::check(method.as_ref(), max_loras, &resolved, scenario)?;
     let mut layers = kv_layers(&graph, &resolved, &chip)?;
-    for layer in &mut layers {
-        layer.name = model::cache_name(&graph, &layer.name);
+    model::name_layers(&graph, &mut layers);
+    if method.is_some()
+        && (layers.len() != graph.layer_count() || layers.iter().any(|layer| matches!(layer.attention, Attention::Mamba(_))))
+    {
+        return Err(SetupError::speculation(": drafting over states, or over layers with several caches, is not modelled"));
     }
     layers.extend(method.iter().flat_map(|method| method.layers(&layers)).collect::<Vec<_>>());
     let names: Vec<String> = layers.iter().map(|layer| layer.name.clone()).collect();
@@ -224,12 +227,13 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
 /// `stages`: of a pipeline, whose first one's layers the header names, as upstream's scheduler does.
 fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, (names, stages): (&[String], u32)) -> HeaderConfig {
     let first_stage = names.len() / stages as usize;
-    let latent = graph.layers().any(|block| matches!(block.attention, Kind::Latent(_)));
+    let latent = graph.layers().any(|block| matches!(block.attention, Kind::Latent(_) | Kind::Compressed(_)));
     let group = |group: &LayerGroup| HeaderGroup {
         layers: group.layers.iter().filter(|layer| **layer < first_stage).map(|layer| names[*layer].clone()).collect(),
         kind: match group.attention {
             Attention::Full if latent => "mla_attention",
             Attention::Full => "full_attention",
+            Attention::SlidingWindow { .. } if latent => "sliding_window_mla",
             Attention::SlidingWindow { .. } => "sliding_window",
             Attention::Mamba(_) => "mamba",
         },
@@ -243,7 +247,8 @@ fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, (name
         max_num_batched_tokens: scheduler.max_num_batched_tokens,
         max_num_scheduled_tokens: scheduler.max_num_scheduled_tokens,
         max_num_seqs: scheduler.max_num_seqs,
-        block_size: resolved.cache.block_size,
+        // Upstream's cache configuration holds the finest of the groups' block sizes.
+        block_size: kv.groups.iter().map(|group| group.block_size).chain([resolved.cache.block_size]).min().unwrap_or(kv.block_size),
         scheduler_block_size: kv.block_size,
         hash_block_size: kv.block_size,
         num_gpu_blocks: kv.num_blocks,

@@ -36,6 +36,7 @@ fn every_name_is_listed_once_with_a_status_and_a_reason() {
             item.name
         );
         assert_eq!(item.status == Coverage::OutOfScope, item.scope.is_some(), "{}", item.name);
+        assert!(item.traced.is_empty() || item.status == Coverage::Refused, "{}: what is only traced is refused", item.name);
     }
 }
 
