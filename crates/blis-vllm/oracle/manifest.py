@@ -34,6 +34,7 @@ def release() -> str:
 RECORDS = {
     "dispatch.json.gz": "dispatch.py",
     "hashes.json": "hashes.py",
+    "rejections.json": "rejections.py",
     "resolution.json": "resolve.py --configs CONFIGS",
     "rows.json": "rows.py --configs CONFIGS",
     "weights.json.gz": "weights.py --configs CONFIGS",

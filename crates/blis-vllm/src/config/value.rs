@@ -34,6 +34,10 @@ pub(super) fn from_word(field: &Field, word: &str) -> Result<Value, ConfigError>
     in_range(field, value)
 }
 
+/// Members of an enumeration that stand for a pair of others and so have no number of their own.
+/// upstream: vllm `config/compilation.py::CUDAGraphMode`
+const PAIRS: [&str; 2] = ["FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"];
+
 /// Reads a JSON value of a key of a JSON flag.
 pub(super) fn from_json(field: &Field, value: &Value) -> Result<Value, ConfigError> {
     match (field.kind, value) {
@@ -45,7 +49,7 @@ pub(super) fn from_json(field: &Field, value: &Value) -> Result<Value, ConfigErr
         (Kind::Int | Kind::IntHuman | Kind::IntChoice, Value::Number(number)) if number.is_i64() => in_range(field, value.clone()),
         (Kind::Bool, Value::Number(number)) if number.as_u64().is_some_and(|n| n <= 1) => Ok(Value::from(number.as_u64() == Some(1))),
         (Kind::Enum, Value::Number(number)) => {
-            let member = number.as_u64().and_then(|n| field.choices.get(usize::try_from(n).ok()?));
+            let member = number.as_u64().and_then(|n| field.choices.get(usize::try_from(n).ok()?)).filter(|member| !PAIRS.contains(member));
             member.map(|name| Value::from(*name)).ok_or_else(|| invalid_choice(field, &number.to_string()))
         }
         (Kind::Strs | Kind::Ints, Value::Array(items)) => list(field, items),

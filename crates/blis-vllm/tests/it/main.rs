@@ -4,6 +4,7 @@ mod allocations;
 mod catalog;
 mod conformance;
 mod dispatch;
+mod rejections;
 mod rows;
 mod weights;
 
