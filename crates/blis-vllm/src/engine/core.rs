@@ -322,16 +322,10 @@ impl Core {
         let InFlight { call, batch, .. } = self.queue.pop_front().expect("the loop waits only for a batch in flight");
         let watched = self.recorder.is_some();
         self.outputs.clear();
-        self.scheduler.process(&batch, |output| {
-            if output.gained > 0 {
-                around.effects.tokens.push(TokensOut { slot: output.external, count: output.gained });
-            }
+        let failed = self.scheduler.process(&batch, |output| {
+            around.effects.tokens.push(TokensOut { slot: output.external, count: output.gained });
             if output.outputs == output.gained {
                 around.gate.prompt_done(u64::from(output.prompt));
-            }
-            if output.failed {
-                self.unreported.extend(around.leave(output.external));
-                around.effects.refused.push((output.external, "its grammar does not compile".to_owned()));
             }
             if output.finished.is_some() {
                 self.unreported.extend(around.leave(output.external));
@@ -341,6 +335,14 @@ impl Core {
                 self.outputs.push(output);
             }
         });
+        for output in failed {
+            if output.outputs == 0 {
+                around.gate.prompt_done(u64::from(output.prompt));
+            }
+            self.unreported.extend(around.leave(output.external));
+            around.effects.refused.push((output.external, "its grammar does not compile".to_owned()));
+            self.outputs.push(output);
+        }
         around.report(self.unreported.drain(..));
         if let Some(recorder) = &mut self.recorder {
             recorder.processed(&self.scheduler, Processed { call, at: woken, aborted: &aborted, outputs: &self.outputs });

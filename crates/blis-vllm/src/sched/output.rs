@@ -6,7 +6,8 @@ use blis_contracts::engine::FinishReason;
 
 use super::batch::{Batch, Row};
 use super::scheduler::{Output, Scheduler};
-use crate::request::{Slot, Status};
+use crate::kv::manager::KvManager;
+use crate::request::{Progress, Slot, Status};
 
 /// What a step gave one request.
 struct Gain {
@@ -21,9 +22,10 @@ impl Gain {
 }
 
 impl Scheduler {
-    /// Applies the output of `batch`, the oldest in flight, and tells what each request gained, in order.
+    /// Applies the output of `batch`, the oldest in flight, and tells what each request gained, in order. Answers the requests that
+    /// ended because their grammar has failed.
     #[inline]
-    pub fn process(&mut self, batch: &Batch, mut told: impl FnMut(Output)) {
+    pub fn process(&mut self, batch: &Batch, mut told: impl FnMut(Output)) -> Vec<Output> {
         let mut somebody_is_gone = false;
         if let Some(speculation) = &self.features.speculation {
             self.draft_stats.begin(speculation.tokens);
@@ -38,20 +40,19 @@ impl Scheduler {
         if somebody_is_gone {
             self.running.retain(|slot| self.requests.progress(*slot).status == Status::Running);
         }
-        if !self.failed.is_empty() {
-            self.end_failed(&mut told);
-        }
+        let failed = if self.failed.is_empty() { Vec::new() } else { self.end_failed() };
         if !self.config.async_scheduling && self.features.speculation.is_some() {
             self.note_drafts(batch);
         }
         if somebody_is_gone {
             batch.rows.iter().for_each(|row| self.requests.recycle_if_unnamed(row.slot));
         }
+        failed
     }
 
     #[inline]
     fn process_row(&mut self, row: &Row, batch: &Batch) -> Gain {
-        let progress = self.requests.progress_mut(row.slot);
+        let mut progress = self.requests.progress_mut(row.slot);
         progress.batches -= 1;
         progress.in_flight -= row.tokens;
         let stale = progress.stale > 0;
@@ -63,9 +64,12 @@ impl Scheduler {
         if status == Status::Finished || !row.samples {
             return Gain::NOTHING;
         }
-        let accepted = if row.drafts > 0 { self.verify(row, batch, stale) } else { 0 };
-        let gain = self.append(row.slot, 1 + accepted);
-        let progress = self.requests.progress_mut(row.slot);
+        let mut most = 1;
+        if row.drafts > 0 {
+            most += self.verify(row, batch, stale);
+            progress = self.requests.progress_mut(row.slot);
+        }
+        let gain = append(&mut self.kv, row.slot, progress, most, self.config.max_model_len);
         if self.config.async_scheduling && !stale {
             progress.placeholders -= gain.tokens;
         }
@@ -82,20 +86,6 @@ impl Scheduler {
             self.free(row.slot);
         }
         gain
-    }
-
-    /// Appends up to `tokens` tokens to a request, no more than to its end.
-    #[inline]
-    fn append(&mut self, slot: Slot, tokens: u32) -> Gain {
-        let progress = self.requests.progress_mut(slot);
-        for token in 1..=tokens {
-            progress.tokens += 1;
-            self.kv.token_appended(slot, progress);
-            if let Some(reason) = progress.check_stop(self.config.max_model_len) {
-                return Gain { tokens: token, finished: Some(reason) };
-            }
-        }
-        Gain { tokens, finished: None }
     }
 
     /// Drafts of a row that were right. The others take back what they were counted for, unless a preemption already has.
@@ -118,17 +108,19 @@ impl Scheduler {
 
     /// Ends the requests whose grammar has failed.
     #[cold]
-    fn end_failed(&mut self, told: &mut impl FnMut(Output)) {
+    fn end_failed(&mut self) -> Vec<Output> {
+        let mut ended = Vec::new();
         for slot in std::mem::take(&mut self.failed) {
             if self.requests.progress(slot).status == Status::Finished {
                 continue;
             }
             self.waiting.remove(slot, self.requests.identity(slot));
             self.set_deferred(slot, false);
-            told(Output { failed: true, ..self.output(slot, 0, None) });
+            ended.push(Output { failed: true, ..self.output(slot, 0, None) });
             self.free(slot);
             self.requests.recycle_if_unnamed(slot);
         }
+        ended
     }
 
     /// Without asynchronous scheduling the drafts of a step are known once it is processed.
@@ -137,6 +129,21 @@ impl Scheduler {
             if self.requests.progress(row.slot).status != Status::Finished {
                 self.attach_drafts(*row, batch.next_drafts);
             }
+        }
+    }
+}
+
+/// Appends up to `most` tokens to a request, at least one and none beyond its end.
+#[inline]
+fn append(kv: &mut KvManager, slot: Slot, progress: &mut Progress, most: u32, max_model_len: u32) -> Gain {
+    let mut tokens = 0;
+    loop {
+        progress.tokens += 1;
+        tokens += 1;
+        kv.token_appended(slot, progress);
+        let finished = progress.check_stop(max_model_len);
+        if finished.is_some() || tokens == most {
+            return Gain { tokens, finished };
         }
     }
 }

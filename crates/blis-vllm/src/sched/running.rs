@@ -65,9 +65,13 @@ impl Scheduler {
 
     pub(super) fn schedule_running(&mut self, budgets: &mut Budgets, batch: &mut Batch) {
         let mut index = 0;
-        while index < self.running.len() && budgets.left() > 0 {
+        while index < self.running.len() {
+            let left = budgets.left();
+            if left == 0 {
+                return;
+            }
             let slot = self.running[index];
-            let tokens = self.tokens_for_running(self.requests.progress(slot), budgets);
+            let tokens = self.tokens_for_running(self.requests.progress(slot), budgets, left);
             if tokens == 0 {
                 // Later requests may still run.
                 index += 1;
@@ -88,9 +92,9 @@ impl Scheduler {
         }
     }
 
-    /// Tokens to schedule for a running request; 0 to leave it out.
+    /// Tokens to schedule for a running request of the `left` that the step has room for; 0 to leave it out.
     #[inline]
-    fn tokens_for_running(&self, progress: &Progress, budgets: &Budgets) -> u32 {
+    fn tokens_for_running(&self, progress: &Progress, budgets: &Budgets, left: u32) -> u32 {
         if progress.placeholders > 0 && progress.computed + 2 - progress.placeholders >= progress.limit {
             cov_mark::hit!(no_step_beyond_max_tokens);
             return 0;
@@ -105,7 +109,7 @@ impl Scheduler {
         }
         let wanted = progress.tokens + u32::from(progress.drafts) + progress.placeholders - progress.computed;
         let room = (self.config.max_model_len - 1).saturating_sub(progress.computed);
-        let allowed = budgets.cut_long_prefill(wanted).min(budgets.left()).min(room);
+        let allowed = budgets.cut_long_prefill(wanted).min(left).min(room);
         let tokens = self.cut_at_states(progress, progress.computed, allowed);
         self.keep_off_the_end(progress, progress.computed, tokens)
     }
