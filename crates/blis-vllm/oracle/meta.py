@@ -97,6 +97,7 @@ sys.meta_path.append(Absent())
 
 from vllm.model_executor.model_loader.utils import initialize_model  # noqa: E402
 from vllm.utils.torch_utils import set_default_torch_dtype  # noqa: E402
+from vllm.v1.worker.workspace import init_workspace_manager  # noqa: E402
 
 
 class ToMeta(TorchFunctionMode):
@@ -182,5 +183,7 @@ def build(files: dict[str, str], arguments: dict, gpu: str):
         sizes = {"TP": ranks, "EP": ranks, "ETP": ranks, "WORLD": ranks, "PP": 1, "DP": 1, "DCP": 1, "PCP": 1}
         for name, size in sizes.items():
             mocks.patch(f"vllm.distributed.parallel_state._{name}", Group(name.lower(), size))
+        # As a worker does when it starts.
+        init_workspace_manager(torch.device("meta"))
         with set_default_torch_dtype(config.model_config.dtype), torch.device("meta"), ToMeta():
             return config, initialize_model(config)

@@ -90,8 +90,8 @@ fn key_and_weights(site: &Site<'_>, indexer: &TokenIndexer) -> Matrix {
 pub(super) fn indexer_weight_bytes(site: &Site<'_>, indexer: &TokenIndexer, query_depth: u64) -> u64 {
     let matrix = key_and_weights(site, indexer);
     let norm = FormatName::Fp32.stored_bytes(2, indexer.head_dim.into());
-    let queries = indexer.query_format.weights.stored_bytes(u64::from(indexer.heads) * u64::from(indexer.head_dim), query_depth);
-    queries + matrix.format.weights.stored_bytes(matrix.columns, matrix.depth) + norm
+    let queries = linear::resident_bytes(site, indexer.query_format, u64::from(indexer.heads) * u64::from(indexer.head_dim), query_depth);
+    queries + linear::resident_bytes(site, matrix.format, matrix.columns, matrix.depth) + norm
 }
 
 /// Buffers that the profile finds: lists of picked tokens, scores, and a workspace that attention and scoring share.
