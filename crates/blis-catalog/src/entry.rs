@@ -2,7 +2,8 @@
 //!
 //! The deriver merges it into the graph; a run never reads it.
 
-use blis_contracts::model::{PublishedCount, UncountedPart};
+use blis_contracts::format::FormatName;
+use blis_contracts::model::{Encoder, EncoderPart, PublishedCount, UncountedPart};
 use serde::{Deserialize, Serialize};
 
 use crate::patterns::{CONFIG, QUANTISATION_CONFIG};
@@ -30,6 +31,9 @@ pub struct ModelEntry {
     /// A quantisation that no file at the source states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantisation: Option<StatedQuantisation>,
+    /// An encoder beside the text model that the configuration at the source leaves out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoders: Option<StatedEncoder>,
     /// The parameter counts the publisher prints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedCount>,
@@ -53,6 +57,26 @@ pub struct StatedQuantisation {
     pub source: String,
 }
 
+/// An encoder by its parameters, read elsewhere than in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatedEncoder {
+    /// Those of the layers that encode.
+    pub tower: u64,
+    /// Those of what brings their output to the width of the text.
+    pub projector: u64,
+    /// Where they are from.
+    pub source: String,
+}
+
+impl StatedEncoder {
+    /// Both parts, stored in one format.
+    pub(crate) fn in_format(&self, format: FormatName) -> Vec<Encoder> {
+        let of = |part, parameters| Encoder { part, parameters, format };
+        vec![of(EncoderPart::Tower, self.tower), of(EncoderPart::Projector, self.projector)]
+    }
+}
+
 impl ModelEntry {
     /// The entry of a directory that has none.
     pub(crate) fn local(name: &str) -> Self {
@@ -64,6 +88,7 @@ impl ModelEntry {
             config: None,
             quantisation_config: None,
             quantisation: None,
+            encoders: None,
             published: None,
             active_leaves_out: Vec::new(),
         }

@@ -147,10 +147,16 @@ pub struct GroupedQueryAttention {
     /// Tokens a query sees, itself included; absent for full attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
+    /// Tokens of a chunk of the context, of which a query sees its own chunk alone; absent where chunks play no part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<u32>,
     /// One learned sink logit per query head.
     pub sinks: bool,
     /// A norm over each query and key head.
     pub qk_norm: bool,
+    /// Whether that norm has no weights.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub qk_norm_unweighted: bool,
     /// Whether that norm runs over all query heads together, and over all key heads together, instead of over each.
     #[serde(default, skip_serializing_if = "is_false")]
     pub qk_norm_spans_heads: bool,
@@ -375,7 +381,11 @@ impl GroupedQueryAttention {
     pub fn qk_norm_widths(&self) -> (u64, u64) {
         let head_dim = u64::from(self.head_dim);
         let heads = |count: u32| if self.qk_norm_spans_heads { u64::from(count) } else { 1 };
-        if self.qk_norm { (heads(self.query_heads) * head_dim, heads(self.kv_heads) * head_dim) } else { (0, 0) }
+        if self.qk_norm && !self.qk_norm_unweighted {
+            (heads(self.query_heads) * head_dim, heads(self.kv_heads) * head_dim)
+        } else {
+            (0, 0)
+        }
     }
 }
 

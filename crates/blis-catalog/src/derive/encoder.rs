@@ -131,3 +131,45 @@ pub(super) fn qwen_vl(keys: &Keys<'_>, dtype: FormatName) -> Result<Vec<Encoder>
         Encoder { part: EncoderPart::Projector, parameters: projector, format: dtype },
     ])
 }
+
+/// Keys of Meta's `vision_config` that leave the tensors' shapes alone.
+const LLAMA4_WITHOUT_EFFECT: &[&str] = &[
+    "attention_dropout",
+    "hidden_act",
+    "initializer_range",
+    "model_type",
+    "multi_modal_projector_bias",
+    "norm_eps",
+    "num_attention_heads",
+    "num_channels",
+    "projector_dropout",
+    "rope_parameters",
+    "rope_theta",
+    "vision_feature_layer",
+    "vision_feature_select_strategy",
+    "vision_output_dim",
+];
+
+/// The tower and the projectors of Llama 4: patches without bias, a class and learned positions, a norm at either end, layers of full
+/// attention with biases throughout; then two matrices over shuffled patches, and one to the width of the text.
+pub(super) fn llama4(keys: &Keys<'_>, text: u64, dtype: FormatName) -> Result<Vec<Encoder>, DeriveError> {
+    let number = |key| keys.required(key, keys.natural(key)?);
+    let (width, inner, layers) = (number("hidden_size")?, number("intermediate_size")?, number("num_hidden_layers")?);
+    let (image, patch) = (number("image_size")?, number("patch_size")?);
+    let (given, written) = (number("projector_input_dim")?, number("projector_output_dim")?);
+    match keys.any("pixel_shuffle_ratio") {
+        Some(Tree::Real(ratio)) if (*ratio - 0.5).abs() < f64::EPSILON => {}
+        found => return Err(keys.wrong("pixel_shuffle_ratio", found.unwrap_or(&Tree::Null), "0.5")),
+    }
+    keys.refuse_others(LLAMA4_WITHOUT_EFFECT)?;
+    let matrix = |columns: u64, rows: u64| columns * rows + rows;
+    let norm = 2 * width;
+    let layer = 4 * matrix(width, width) + matrix(width, inner) + matrix(inner, width) + 2 * norm;
+    let positions = (image / patch) * (image / patch) + 1;
+    let tower = CHANNELS * patch * patch * width + width + positions * width + 2 * norm + layers * layer;
+    let projector = 4 * width * given + given * written + written * text;
+    Ok(vec![
+        Encoder { part: EncoderPart::Tower, parameters: tower, format: dtype },
+        Encoder { part: EncoderPart::Projector, parameters: projector, format: dtype },
+    ])
+}

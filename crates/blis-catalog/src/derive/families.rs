@@ -3,6 +3,7 @@
 //! Each row states facts of the architecture's definition in the `transformers` library (module names, which projections carry a
 //! bias, whether query and key heads are normed). Left out: everything a checkpoint states itself.
 
+use super::chunked::LLAMA4;
 use super::recurrent::{NEMOTRON_H, QWEN3_5, QWEN3_5_MOE, Recurrence};
 
 /// How an architecture decides on the biases of its attention projections.
@@ -73,6 +74,8 @@ pub(crate) enum EncoderKind {
     MiniMaxVl,
     /// Qwen's, whose merged patches a projector brings to the text's width.
     QwenVl,
+    /// Meta's, whose patches are shuffled before they are projected.
+    Llama4,
 }
 
 /// How a text model inside another says what it is.
@@ -131,6 +134,8 @@ pub(crate) struct Family {
     /// Whether the configuration states of each layer whether an indexer picks what its queries see and whether its network is a
     /// mixture, which then has shared experts (`sparse_attention_config`, `moe_layer_freq`, `n_shared_experts`).
     pub(crate) states_layers: bool,
+    /// Whether layers attend within chunks of the context, as [`super::chunked`] reads it with everything but the common widths.
+    pub(crate) chunked: bool,
     /// What some layers have instead of attention, as [`super::recurrent`] reads it; absent where all attend.
     pub(crate) recurrence: Option<Recurrence>,
     /// Where the text model stands inside a model of several inputs; absent where it is the whole.
@@ -154,6 +159,7 @@ pub(super) const DENSE: Family = Family {
     selects_tokens: false,
     compressed: false,
     states_layers: false,
+    chunked: false,
     recurrence: None,
     nested: None,
     other_model_types: &[],
@@ -373,6 +379,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         ..DENSE
     },
     KIMI_K25,
+    LLAMA4,
     DENSE,
     Family {
         architecture: "MiniMaxM2ForCausalLM",

@@ -6,6 +6,7 @@ use blis_contracts::model::{
 };
 
 use super::DeriveError;
+use super::chunked;
 use super::compressed::{self, Widths};
 use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule};
 use super::keys::Keys;
@@ -130,6 +131,10 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
         let Shape { query_heads, kv_heads, head_dim, .. } = *shape;
         return mamba::build(keys, mamba::AttentionWidths { query_heads, kv_heads, head_dim }, quantisation);
     }
+    if family.chunked {
+        let Shape { layers, query_heads, kv_heads, head_dim, .. } = *shape;
+        return chunked::build(keys, chunked::Attending { layers, query_heads, kv_heads, head_dim }, quantisation);
+    }
     let recurrent = GatedDeltaLayers::read(keys, family, shape.layers)?;
     let windows = windows(keys, family, shape.layers)?;
     let indexers = indexers(keys, family, shape)?;
@@ -167,6 +172,8 @@ fn grouped_query(
         sinks: family.sinks,
         qk_norm: shape.qk_norm != QkNorm::None,
         qk_norm_spans_heads: shape.qk_norm == QkNorm::PerLayer,
+        qk_norm_unweighted: false,
+        chunk: None,
         rotary_dim: shape.rotary_dim,
         qkv_bias: shape.qkv_bias,
         output_bias: shape.output_bias,
@@ -193,7 +200,7 @@ fn indexers(keys: &Keys<'_>, family: &Family, shape: &Shape) -> Result<Vec<Optio
 }
 
 /// The one format of modules that engines read as one matrix.
-fn same_format(quantisation: &Quantisation, layer: u32, prefix: &str, modules: &[&str]) -> Result<MatmulFormat, DeriveError> {
+pub(super) fn same_format(quantisation: &Quantisation, layer: u32, prefix: &str, modules: &[&str]) -> Result<MatmulFormat, DeriveError> {
     let format = quantisation.format_of(&format!("{prefix}.{}", modules[0]));
     let differs = |module: &&str| quantisation.format_of(&format!("{prefix}.{module}")) != format;
     if modules.iter().any(differs) {

@@ -182,6 +182,8 @@ impl<'a> Parts<'a> {
             sinks: false,
             qk_norm: false,
             qk_norm_spans_heads: false,
+            qk_norm_unweighted: false,
+            chunk: None,
             rotary_dim: Some(0),
             qkv_bias: false,
             output_bias: false,

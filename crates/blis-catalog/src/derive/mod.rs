@@ -7,6 +7,7 @@
 //!
 //! Reading order: [`source`], this file, [`layers`], [`stated`], [`stack`], [`quantisation`], [`headers`].
 
+mod chunked;
 mod compressed;
 mod encoder;
 pub(crate) mod families;
@@ -183,7 +184,10 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
     let tied_embeddings = tied_embeddings(keys, &whole)?.unwrap_or(family.tied_by_default);
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(family.without_effect).copied().collect();
     keys.refuse_others(&without_effect)?;
-    let encoders = encoders(&whole, family, dtype)?;
+    let encoders = encoders(&whole, family, &inputs.entry, (shape.hidden, dtype), &mut inferred)?;
+    if family.chunked && keys.any("no_rope_layers").is_none() {
+        inferred.push(format!("no_rope_layers: every {}th layer, a default of the configuration's class", chunked::DEFAULT_INTERVAL));
+    }
 
     let (blocks, stack) = stack::compress(layers);
     let plain = quantisation::Quantisation::none(dtype);
@@ -264,14 +268,28 @@ fn text_model<'a>(whole: &Keys<'a>, family: &Family) -> Result<Option<Keys<'a>>,
 }
 
 /// What stands beside a text model that is a part of the whole.
-fn encoders(whole: &Keys<'_>, family: &Family, dtype: FormatName) -> Result<Vec<Encoder>, DeriveError> {
+fn encoders(
+    whole: &Keys<'_>,
+    family: &Family,
+    entry: &ModelEntry,
+    (hidden, dtype): (u64, FormatName),
+    inferred: &mut Vec<String>,
+) -> Result<Vec<Encoder>, DeriveError> {
     let Some(nested) = family.nested else { return Ok(Vec::new()) };
-    let vision = whole.required("vision_config", whole.any("vision_config"))?;
-    let vision = Keys::of(CONFIG, "vision_config", vision)?;
-    let encoders = match nested.encoder {
-        EncoderKind::MoonVit => encoder::moon_vit(&vision, dtype)?,
-        EncoderKind::MiniMaxVl => encoder::minimax_vl(&vision, whole, dtype)?,
-        EncoderKind::QwenVl => encoder::qwen_vl(&vision, dtype)?,
+    let encoders = match (whole.any("vision_config"), &entry.encoders) {
+        (None, Some(stated)) => {
+            inferred.push(format!("encoder: {}", stated.source));
+            stated.in_format(dtype)
+        }
+        (vision, _) => {
+            let vision = Keys::of(CONFIG, "vision_config", whole.required("vision_config", vision)?)?;
+            match nested.encoder {
+                EncoderKind::MoonVit => encoder::moon_vit(&vision, dtype)?,
+                EncoderKind::MiniMaxVl => encoder::minimax_vl(&vision, whole, dtype)?,
+                EncoderKind::QwenVl => encoder::qwen_vl(&vision, dtype)?,
+                EncoderKind::Llama4 => encoder::llama4(&vision, hidden, dtype)?,
+            }
+        }
     };
     whole.any("dtype");
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(nested.without_effect).copied().collect();

@@ -47,6 +47,8 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
     let differ = |property: &dyn Fn(&LayerBlock) -> bool| blocks.iter().any(property) && !blocks.iter().all(property);
     let looked_up = |block: &LayerBlock| matches!(&block.feed_forward, FeedForward::MixtureOfExperts(moe) if moe.picks_by_token);
     let (by_window, by_indexer, by_network, by_picking) = (differ(&windowed), differ(&indexed), differ(&sparse), differ(&looked_up));
+    let chunked = |block: &LayerBlock| matches!(&block.attention, Attention::GroupedQuery(attention) if attention.chunk.is_some());
+    let by_chunk = differ(&chunked);
     let by_recurrence = differ(&|block| recurrence(block).is_some());
     let alone = |block: &LayerBlock| block.feed_forward == FeedForward::Absent;
     let mut names: Vec<String> = Vec::new();
@@ -54,6 +56,9 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
         let mut parts = Vec::new();
         if by_recurrence {
             parts.push(recurrence(block).unwrap_or("attention"));
+        }
+        if by_chunk {
+            parts.push(if chunked(block) { "chunked" } else { "full" });
         }
         if by_window {
             parts.push(if windowed(block) { "sliding" } else { "full" });

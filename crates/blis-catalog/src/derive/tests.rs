@@ -322,6 +322,25 @@ fn a_text_model_inside_another_is_read_with_the_names_its_modules_have_there() {
 }
 
 #[test]
+fn llama_4_has_as_many_parameters_as_its_files_hold() {
+    let total = |name| Catalog::embedded().model(name).unwrap().parameters.total;
+    assert_eq!((total("llama-4-scout"), total("llama-4-maverick")), (108_641_793_536, 401_583_781_376));
+}
+
+#[test]
+fn metas_encoder_has_the_parameters_of_its_widths() {
+    let config = r#"{"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "text_config": {"model_type": "llama4_text",
+        "torch_dtype": "bfloat16", "hidden_size": 5120, "intermediate_size": 64, "intermediate_size_mlp": 512, "num_hidden_layers": 4,
+        "vocab_size": 1000, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096,
+        "attention_chunk_size": 128, "num_local_experts": 8, "num_experts_per_tok": 1}, "vision_config": {"hidden_size": 1408,
+        "intermediate_size": 5632, "num_hidden_layers": 34, "image_size": 336, "patch_size": 14, "projector_input_dim": 4096,
+        "projector_output_dim": 4096, "pixel_shuffle_ratio": 0.5}}"#;
+    let graph = derive_from(config.as_bytes().to_vec(), Vec::new()).unwrap();
+    let parameters: Vec<u64> = graph.encoders.iter().map(|encoder| encoder.parameters).collect();
+    assert_eq!(parameters, [811_115_008, 60_817_408]);
+}
+
+#[test]
 fn deepseek_v3_2_has_what_its_repository_prints_once_the_module_for_multi_token_prediction_is_added() {
     let graph = Catalog::embedded().model("deepseek-v3.2").unwrap();
     let mut module = graph.clone();

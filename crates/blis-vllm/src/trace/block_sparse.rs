@@ -41,6 +41,8 @@ pub(super) fn graph(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<
                 sinks: false,
                 qk_norm: true,
                 qk_norm_spans_heads: false,
+                qk_norm_unweighted: false,
+                chunk: None,
                 rotary_dim: None,
                 qkv_bias: false,
                 output_bias: false,

@@ -46,6 +46,8 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
             sinks: has_window,
             qk_norm: false,
             qk_norm_spans_heads: false,
+            qk_norm_unweighted: false,
+            chunk: None,
             rotary_dim: None,
             qkv_bias: false,
             output_bias: false,

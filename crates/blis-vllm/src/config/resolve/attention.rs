@@ -45,6 +45,12 @@ pub(super) fn resolve(
             latent::resolve(ledger, machine, cache, attention)
         };
     }
+    if attentions(machine.model).any(|attention| attention.chunk.is_some()) {
+        return Err(ConfigError::Refused(
+            "layers of this model attend within chunks (ChunkedLocalAttentionSpec); their ChunkedLocalAttentionManager is not modelled"
+                .to_owned(),
+        ));
+    }
     latent::refuse_its_settings(ledger)?;
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;
     let trtllm = ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention);
