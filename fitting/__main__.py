@@ -14,7 +14,7 @@ import vectors
 import writer
 from entry import Report
 
-FAMILIES = ("gemm", "attention_prefill", "attention_decode", "latent", "gathered", "moe", "collective", "elementwise", "sampling",
+FAMILIES = ("gemm", "attention_prefill", "attention_decode", "latent", "gathered", "recurrent", "moe", "collective", "elementwise", "sampling",
             "launch", "host", "memory")
 # Those that others read from the registry first.
 ORDER = ("latent", "gemm", "elementwise", "gathered", *(family for family in FAMILIES if family not in ("latent", "gemm", "elementwise", "gathered")))

@@ -185,4 +185,16 @@ def stored(x, values):
     return values["base"] + values.get("per_rank", 0.0) * x["ranks"] + values.get("per_graph", 0.0) * x["graphs"]
 
 
-FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, moe, collective, stream, sampling, per_unit, stored)}
+
+def recurrence(x, values):
+    """A recurrence over prompts: rows walk their tokens one after the other, all of their states at once; where there are more
+    states than the chip works on together, the work of all of them counts. `states` are those of a row."""
+    x = dict(x)
+    c = Coefficients(values, x)
+    walk = c["walk_time"] * x["new"]
+    units = x["rows"] * x["states"]
+    work = c["unit_time"] * units + c["token_time"] * x["tokens"] * x["states"]
+    return c["latency"] + blend(c["sharpness"], walk, work)
+
+
+FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored)}

@@ -131,6 +131,12 @@ pub enum Primitive {
     SelectionPrefill,
     /// Scoring entries for requests with one new token, and selecting the best.
     SelectionDecode,
+    /// A convolution over the last few tokens, by which layers that keep a state begin.
+    Convolution,
+    /// A recurrence over one state per head, for requests with several new tokens.
+    RecurrentPrefill,
+    /// The same for requests with one new token.
+    RecurrentDecode,
     /// The experts of a mixture, routing included, router projection not.
     MoeExperts,
     /// Layers that a second stream runs beside others: their time is hidden, the traffic of their weights is not.
@@ -155,7 +161,7 @@ pub enum Primitive {
 
 impl Primitive {
     /// Every primitive.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Gemm,
         Self::AttentionPrefill,
         Self::AttentionDecode,
@@ -166,6 +172,9 @@ impl Primitive {
         Self::SparseDecode,
         Self::SelectionPrefill,
         Self::SelectionDecode,
+        Self::Convolution,
+        Self::RecurrentPrefill,
+        Self::RecurrentDecode,
         Self::MoeExperts,
         Self::Beside,
         Self::AllReduce,
@@ -191,6 +200,9 @@ impl Primitive {
             Self::SparseDecode => "attention.sparse_decode",
             Self::SelectionPrefill => "selection.prefill",
             Self::SelectionDecode => "selection.decode",
+            Self::Convolution => "convolution",
+            Self::RecurrentPrefill => "recurrent.prefill",
+            Self::RecurrentDecode => "recurrent.decode",
             Self::MoeExperts => "moe.experts",
             Self::Beside => "moe.beside",
             Self::AllReduce => "collective.all_reduce",
@@ -366,6 +378,13 @@ pub enum PrimitiveShape {
         ranked: u32,
         /// What the kernel multiplies.
         multiplied: FormatName,
+    },
+    /// A recurrence over one state per head.
+    Recurrent {
+        /// Heads on this rank, each with a state of its own.
+        heads: u32,
+        /// Elements of one state.
+        state_elements: u32,
     },
     /// The experts of one layer.
     Moe {

@@ -160,6 +160,12 @@ impl PrefillClass {
         }
         let longest = *step.prefill.iter().max_by_key(|row| row.query)?;
         let inputs = self.row(longest);
+        if let Form::Recurrence(form) = self.operation.term.form() {
+            let tokens: u64 = step.prefill.iter().map(|row| u64::from(row.query)).sum();
+            let inputs = inputs.with(Input::Rows, step.prefill.len() as f64).with(Input::Tokens, tokens as f64);
+            let extrapolated = self.operation.term.extrapolates(&inputs);
+            return Some(Priced { microseconds: f64::from(self.operation.count) * form.microseconds(&inputs), extrapolated, inputs });
+        }
         let Form::AttentionPrefill(form) = self.operation.term.form() else {
             // An entry that is not charged.
             return Some(Priced { microseconds: 0.0, extrapolated: false, inputs });
@@ -195,6 +201,7 @@ fn window_of(shape: &PrimitiveShape) -> u32 {
         | PrimitiveShape::Traffic { .. }
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
+        | PrimitiveShape::Recurrent { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }

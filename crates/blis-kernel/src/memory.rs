@@ -53,6 +53,7 @@ fn widest_group(plan: &PoolPlan) -> Option<u32> {
         | PrimitiveShape::Attention { .. }
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
+        | PrimitiveShape::Recurrent { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
@@ -86,6 +87,8 @@ fn live_bytes(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> u64 {
         PrimitiveShape::Gathered { query_heads, head_dim, .. } => ACTIVATION_BYTES * 2 * u64::from(query_heads) * u64::from(head_dim),
         // Queries in 8 bits and the list in 32.
         PrimitiveShape::Scores { heads, head_dim, top_k, .. } => u64::from(heads) * u64::from(head_dim) + 4 * u64::from(top_k),
+        // What each head reads and writes of a token, whose width is not stated: the side of a square state.
+        PrimitiveShape::Recurrent { heads, state_elements } => ACTIVATION_BYTES * 4 * u64::from(heads) * u64::from(state_elements.isqrt()),
         // Input and output, and for each expert of a token its projections and its share of the output.
         PrimitiveShape::Moe { top_k, hidden, intermediate, gated, .. } => {
             let between = intermediate * if gated { 3 } else { 2 };

@@ -90,7 +90,7 @@ impl CostModel {
             }
             let target = match (layer.primitive, layer.rows) {
                 (Primitive::AttentionDecode | Primitive::LatentDecode, RowSet::Requests) => &mut decode,
-                (Primitive::AttentionPrefill | Primitive::LatentPrefill, RowSet::Requests) => &mut prefill,
+                (Primitive::AttentionPrefill | Primitive::LatentPrefill | Primitive::RecurrentPrefill, RowSet::Requests) => &mut prefill,
                 (_, RowSet::Requests) => return Err(misfit(layer)),
                 (_, set) => {
                     let known = rows.iter().position(|(other, _)| *other == set).unwrap_or(rows.len());
@@ -150,13 +150,17 @@ fn fits(layer: &LoweredLayer) -> bool {
         Primitive::SelectionPrefill | Primitive::SelectionDecode => {
             matches!(layer.shape, PrimitiveShape::Scores { ratio, .. } if ratio > 0) && over_requests && layer.runs_for == RowRange::ALL
         }
+        Primitive::RecurrentPrefill => matches!(layer.shape, PrimitiveShape::Recurrent { .. }) && over_requests,
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
         Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter => {
             matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests
         }
-        Primitive::Norm | Primitive::Activation | Primitive::Rope | Primitive::Embedding => {
-            matches!(layer.shape, PrimitiveShape::Stream { .. }) && !over_requests
-        }
+        Primitive::Convolution
+        | Primitive::RecurrentDecode
+        | Primitive::Norm
+        | Primitive::Activation
+        | Primitive::Rope
+        | Primitive::Embedding => matches!(layer.shape, PrimitiveShape::Stream { .. }) && !over_requests,
         Primitive::Sampling => matches!(layer.shape, PrimitiveShape::Sampling { .. }) && !over_requests,
     }
 }
@@ -172,6 +176,9 @@ const fn reads_lists(primitive: Primitive) -> Option<bool> {
         | Primitive::AttentionDecode
         | Primitive::LatentPrefill
         | Primitive::LatentDecode
+        | Primitive::Convolution
+        | Primitive::RecurrentPrefill
+        | Primitive::RecurrentDecode
         | Primitive::MoeExperts
         | Primitive::Beside
         | Primitive::AllReduce

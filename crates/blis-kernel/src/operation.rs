@@ -46,6 +46,7 @@ impl Operation {
             | PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Gathered { .. }
             | PrimitiveShape::Scores { .. }
+            | PrimitiveShape::Recurrent { .. }
             | PrimitiveShape::Moe { .. }
             | PrimitiveShape::Stream { .. }
             | PrimitiveShape::Sampling { .. } => None,
@@ -85,7 +86,8 @@ impl Operation {
             | PrimitiveShape::Latent { .. }
             | PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Gathered { .. }
-            | PrimitiveShape::Scores { .. } => fixed,
+            | PrimitiveShape::Scores { .. }
+            | PrimitiveShape::Recurrent { .. } => fixed,
             PrimitiveShape::Moe { .. } => {
                 let placement = self.placement.as_ref().expect("work with experts has a placement");
                 let load = placement.busiest(rows);
@@ -109,6 +111,7 @@ fn placement(shape: &PrimitiveShape, balance: RoutingBalance) -> Option<Placemen
         | PrimitiveShape::BatchedGemm { .. }
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
+        | PrimitiveShape::Recurrent { .. }
         | PrimitiveShape::Attention { .. }
         | PrimitiveShape::Latent { .. }
         | PrimitiveShape::Traffic { .. }
@@ -132,6 +135,9 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
         | Primitive::SparseDecode
         | Primitive::SelectionPrefill
         | Primitive::SelectionDecode
+        | Primitive::Convolution
+        | Primitive::RecurrentPrefill
+        | Primitive::RecurrentDecode
         | Primitive::MoeExperts
         | Primitive::Beside
         | Primitive::AllReduce
@@ -153,11 +159,15 @@ fn format_label(shape: &PrimitiveShape) -> Option<String> {
         PrimitiveShape::Traffic { .. }
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
+        | PrimitiveShape::Recurrent { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
     }
 }
+
+/// Elements of the states that a recurrence's coefficients count in.
+const STATE_ELEMENTS: f64 = 128.0 * 128.0;
 
 fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, CompileError> {
     let peak = |format: FormatName| figures.peak(format).ok_or(CompileError::NoPeak { format });
@@ -205,6 +215,9 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
             .with(Input::EntryBytes, f64::from(entry_bytes))
             .with(Input::EntryOperations, 2.0 * f64::from(heads) * f64::from(head_dim))
             .with(Input::Peak, peak(multiplied)?),
+        PrimitiveShape::Recurrent { heads, state_elements } => {
+            chip.with(Input::States, f64::from(heads) * f64::from(state_elements) / STATE_ELEMENTS)
+        }
         PrimitiveShape::Moe { local_experts, hidden, intermediate, gated, format, .. } => {
             let in_matrices = if gated { 2 } else { 1 };
             let stored =

@@ -43,6 +43,7 @@ impl Lists {
             | PrimitiveShape::Attention { .. }
             | PrimitiveShape::Latent { .. }
             | PrimitiveShape::Traffic { .. }
+            | PrimitiveShape::Recurrent { .. }
             | PrimitiveShape::Moe { .. }
             | PrimitiveShape::Collective { .. }
             | PrimitiveShape::Stream { .. }

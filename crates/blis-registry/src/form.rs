@@ -114,6 +114,15 @@ const GATHERED: &[CoefficientSpec] = &[
     extra("comparison_time", Unit::Microseconds),
 ];
 
+/// What [`FormName::Recurrence`] reads.
+const RECURRENCE: &[CoefficientSpec] = &[
+    LATENCY,
+    SHARPNESS,
+    required("walk_time", Unit::Microseconds, Kind::NonNegative),
+    required("unit_time", Unit::Microseconds, Kind::NonNegative),
+    required("token_time", Unit::Microseconds, Kind::NonNegative),
+];
+
 impl FormName {
     /// The coefficients it reads.
     pub const fn coefficients(self) -> &'static [CoefficientSpec] {
@@ -156,6 +165,7 @@ impl FormName {
                 }
             }
             Self::Gathered => GATHERED,
+            Self::Recurrence => RECURRENCE,
             Self::Moe => {
                 const {
                     &[
@@ -243,6 +253,7 @@ impl FormName {
                 Input::Bandwidth,
                 Input::Peak,
             ],
+            Self::Recurrence => &[Input::Rows, Input::New, Input::Tokens, Input::States],
             Self::Moe => &[
                 Input::Tokens,
                 Input::Experts,

@@ -105,6 +105,7 @@ fn check_boundary(entry: &Entry, at: &mut Place<'_>) {
         | Family::AttentionDecode
         | Family::Latent
         | Family::Gathered
+        | Family::Recurrent
         | Family::Moe
         | Family::Collective
         | Family::Elementwise

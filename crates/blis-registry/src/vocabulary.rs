@@ -59,6 +59,12 @@ vocabulary!(
         SelectionPrefill = "selection.prefill",
         /// Scoring and selecting entries for requests with one new token.
         SelectionDecode = "selection.decode",
+        /// A convolution over the last few tokens.
+        Convolution = "convolution",
+        /// A recurrence over one state per head, for requests with several new tokens.
+        RecurrentPrefill = "recurrent.prefill",
+        /// The same for requests with one new token.
+        RecurrentDecode = "recurrent.decode",
         /// The experts of a mixture.
         MoeExperts = "moe.experts",
         /// Weights that a second stream reads beside the experts.
@@ -123,6 +129,8 @@ vocabulary!(
         Latent = "latent",
         /// Attention to listed entries, and selecting them.
         Gathered = "gathered",
+        /// Layers that keep a state.
+        Recurrent = "recurrent",
         /// Experts.
         Moe = "moe",
         /// Collectives.
@@ -153,6 +161,8 @@ vocabulary!(
         LatentDecode = "latent_decode",
         /// Attention to, or scoring of, entries gathered by a list.
         Gathered = "gathered",
+        /// A recurrence over prompts.
+        Recurrence = "recurrence",
         /// The experts of one layer.
         Moe = "moe",
         /// A collective by algorithm range.
@@ -215,6 +225,8 @@ vocabulary!(
         EntryOperations = "entry_operations",
         /// Pairs of scores of rows that rank every pair.
         Comparisons = "comparisons",
+        /// States of a row on one rank, counted in states of 128 x 128 elements.
+        States = "states",
         /// Tokens.
         Tokens = "tokens",
         /// (token, expert) pairs on one rank.
@@ -300,9 +312,12 @@ impl Subject {
             Self::AttentionDecode => &[FormName::AttentionDecode],
             Self::LatentDecode => &[FormName::LatentDecode],
             Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => &[FormName::Gathered],
+            Self::RecurrentPrefill => &[FormName::Recurrence],
             Self::MoeExperts => &[FormName::Moe],
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => &[FormName::Collective],
-            Self::Beside | Self::Norm | Self::Activation | Self::Rope | Self::Embedding => &[FormName::Stream],
+            Self::Beside | Self::Convolution | Self::RecurrentDecode | Self::Norm | Self::Activation | Self::Rope | Self::Embedding => {
+                &[FormName::Stream]
+            }
             Self::Sampling => &[FormName::Sampling],
             Self::GraphFull
             | Self::GraphPiecewise
@@ -326,6 +341,7 @@ impl Subject {
             Self::AttentionDecode => Family::AttentionDecode,
             Self::BatchedGemm | Self::LatentPrefill | Self::LatentDecode | Self::Beside => Family::Latent,
             Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => Family::Gathered,
+            Self::Convolution | Self::RecurrentPrefill | Self::RecurrentDecode => Family::Recurrent,
             Self::MoeExperts => Family::Moe,
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
@@ -352,6 +368,9 @@ impl From<Primitive> for Subject {
             Primitive::SparseDecode => Self::SparseDecode,
             Primitive::SelectionPrefill => Self::SelectionPrefill,
             Primitive::SelectionDecode => Self::SelectionDecode,
+            Primitive::Convolution => Self::Convolution,
+            Primitive::RecurrentPrefill => Self::RecurrentPrefill,
+            Primitive::RecurrentDecode => Self::RecurrentDecode,
             Primitive::MoeExperts => Self::MoeExperts,
             Primitive::Beside => Self::Beside,
             Primitive::AllReduce => Self::AllReduce,

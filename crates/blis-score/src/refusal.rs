@@ -70,7 +70,10 @@ pub(crate) fn of_run(error: &RunError) -> GradeReason {
             }
             StartError::Lowering(_) => refused("kernels"),
             StartError::Environment(_) => refused("prices"),
-            StartError::WeightsDoNotFit { .. } | StartError::BudgetExceedsFree { .. } | StartError::Kv(_) => refused("memory"),
+            StartError::WeightsDoNotFit { .. }
+            | StartError::BudgetExceedsFree { .. }
+            | StartError::TooFewStates { .. }
+            | StartError::Kv(_) => refused("memory"),
             StartError::Setting(_) => refused("settings"),
         },
     }

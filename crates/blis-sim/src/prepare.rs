@@ -233,6 +233,7 @@ fn does_not_start(pool: &Pool, error: StartError) -> RunError {
         | StartError::Environment(_)
         | StartError::WeightsDoNotFit { .. }
         | StartError::BudgetExceedsFree { .. }
+        | StartError::TooFewStates { .. }
         | StartError::Setting(_)
         | StartError::Kv(_) => launch_path(pool).to_owned(),
     };

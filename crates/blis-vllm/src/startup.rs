@@ -14,7 +14,7 @@ use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::{ResolvedSetting, SettingSource};
 use blis_contracts::units::{Blocks, BytesPerRank};
 
-use crate::config::{ConfigError, Explained, Machine, Resolved, Source, Stated, resolve};
+use crate::config::{ConfigError, CudagraphMode, Explained, Machine, Resolved, Source, Stated, resolve};
 use crate::engine::settings::{SettingTooLarge, check_counts, cores, cuda_graphs, queue_limits, scheduler_config, sizing_input};
 use crate::engine::{EngineParts, VllmEngine};
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
@@ -113,6 +113,16 @@ pub enum StartError {
         /// Bytes that is.
         requested: u64,
     },
+    /// More requests may run than there are blocks for their states.
+    #[error(
+        "max_num_seqs ({max_num_seqs}) exceeds available Mamba cache blocks ({blocks}). Each decode sequence requires one Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most {blocks} or increase gpu_memory_utilization."
+    )]
+    TooFewStates {
+        /// Requests that may run.
+        max_num_seqs: u64,
+        /// Blocks there are.
+        blocks: u32,
+    },
     /// A setting is beyond what the engine counts with.
     #[error(transparent)]
     Setting(#[from] SettingTooLarge),
@@ -132,6 +142,7 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     let budget = budget(&resolved, &chip, &memory)?;
     let layers = kv_layers(&graph, &resolved, &chip)?;
     let sized = size(&sizing_input(&resolved, layers, budget.available, budget.allocatable)?)?;
+    check_states(&resolved, sized.config.num_blocks)?;
     let kv = kv_pool(&resolved, &chip, &budget, &sized);
     fill_kv(&mut plan, &kv);
     let plan_id = environment.compile(&plan)?;
@@ -146,6 +157,18 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     })
     .with_queue_limits(queue_limits(&resolved));
     Ok(Started { engine, memory, kv, notes: resolved.notes })
+}
+
+/// Whether every request of a captured decode has a block for its state.
+///
+/// upstream: vllm `config/compilation.py::CompilationConfig.resolve_cudagraph_mode_and_sizes`
+fn check_states(resolved: &Resolved, blocks: u32) -> Result<(), StartError> {
+    let max_num_seqs = resolved.scheduler.max_num_seqs;
+    let captured = resolved.compilation.cudagraph_mode.decode() == CudagraphMode::Full;
+    if captured && resolved.cache.states.is_some() && max_num_seqs > u64::from(blocks) {
+        return Err(StartError::TooFewStates { max_num_seqs, blocks });
+    }
+    Ok(())
 }
 
 /// Bytes for KV, and what they were worked out from.

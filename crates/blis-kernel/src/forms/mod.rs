@@ -11,6 +11,7 @@ mod latent_decode;
 mod matmul;
 mod moe;
 mod per_unit;
+mod recurrence;
 mod sampling;
 mod stored;
 mod stream;
@@ -27,6 +28,7 @@ pub use latent_decode::LatentDecode;
 pub use matmul::Matmul;
 pub use moe::Moe;
 pub use per_unit::PerUnit;
+pub use recurrence::Recurrence;
 pub use sampling::Sampling;
 pub use stored::Stored;
 pub use stream::Stream;
@@ -46,6 +48,8 @@ pub enum Form {
     LatentDecode(LatentDecode),
     /// Attention to, or scoring of, listed entries.
     Gathered(Gathered),
+    /// A recurrence over prompts.
+    Recurrence(Recurrence),
     /// The experts of one layer.
     Moe(Moe),
     /// A collective.
@@ -93,6 +97,7 @@ impl Form {
             FormName::AttentionPrefill => Self::AttentionPrefill(AttentionPrefill::read(entry, fixed)),
             FormName::LatentDecode => Self::LatentDecode(LatentDecode::read(entry, fixed)),
             FormName::Gathered => Self::Gathered(Gathered::read(entry, fixed)),
+            FormName::Recurrence => Self::Recurrence(Recurrence::read(entry, fixed)),
             FormName::Moe => Self::Moe(Moe::read(entry, fixed)),
             FormName::Collective => Self::Collective(Collective::read(entry)),
             FormName::Stream => Self::Stream(Stream::read(entry, fixed)),
@@ -112,6 +117,7 @@ impl Form {
             | Self::AttentionPrefill(_)
             | Self::LatentDecode(_)
             | Self::Gathered(_)
+            | Self::Recurrence(_)
             | Self::Moe(_)
             | Self::Collective(_)
             | Self::Stream(_)
@@ -131,6 +137,7 @@ impl Form {
             Self::AttentionPrefill(form) => form.parts(inputs),
             Self::LatentDecode(form) => form.parts(inputs),
             Self::Gathered(form) => whole(form.microseconds(inputs)),
+            Self::Recurrence(form) => whole(form.microseconds(inputs)),
             Self::Moe(form) => whole(form.microseconds(inputs)),
             Self::Collective(form) => whole(form.microseconds(inputs)),
             Self::Stream(form) => whole(form.microseconds(inputs)),

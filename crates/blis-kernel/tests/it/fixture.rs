@@ -142,6 +142,15 @@ pub(crate) fn everything(hardware: &str) -> PoolPlan {
         layer(36, Primitive::LatentPrefill, "flash-attn/fa3", latent(16, 192, 128), RowSet::Requests),
         layer(36, Primitive::BatchedGemm, "cublas/batched", product(512, 128), RowSet::Decodes),
         layer(36, Primitive::LatentDecode, "flash-attn/fa3-mla-decode", latent(1, 576, 512), RowSet::Requests),
+        layer(37, Primitive::Convolution, "triton/causal-conv1d-fn", stream, RowSet::Prefills),
+        layer(
+            37,
+            Primitive::RecurrentPrefill,
+            "any/rule",
+            PrimitiveShape::Recurrent { heads: 64, state_elements: 1 << 14 },
+            RowSet::Requests,
+        ),
+        layer(37, Primitive::RecurrentDecode, "any/rule", stream, RowSet::Decodes),
         layer(36, Primitive::Beside, "vllm/shared-experts-stream", PrimitiveShape::Traffic { bytes: 3 << 20 }, RowSet::Tokens),
     ];
     let mut plan = mixture(hardware);

@@ -157,6 +157,8 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("scores.top_k", |plan| in_shapes!(plan, Scores, top_k => *top_k = 10)),
     ("scores.ranked", |plan| in_shapes!(plan, Scores, ranked => *ranked *= 2)),
     ("scores.multiplied", |plan| in_shapes!(plan, Scores, multiplied => *multiplied = FormatName::Fp8)),
+    ("recurrent.heads", |plan| in_shapes!(plan, Recurrent, heads => *heads *= 2)),
+    ("recurrent.state_elements", |plan| in_shapes!(plan, Recurrent, state_elements => *state_elements *= 4)),
     ("moe.experts", |plan| in_shapes!(plan, Moe, experts => *experts *= 2)),
     ("moe.local_experts", |plan| in_shapes!(plan, Moe, local_experts => *local_experts /= 2)),
     ("moe.top_k", |plan| in_shapes!(plan, Moe, top_k => *top_k += 1)),
@@ -206,6 +208,7 @@ fn take_apart(plan: &PoolPlan) {
         | PrimitiveShape::Moe { experts: _, local_experts: _, top_k: _, hidden: _, intermediate: _, gated: _, format: _ }
         | PrimitiveShape::Attention { query_heads: _, kv_heads: _, head_dim: _, kv_group: _, window: _, sinks: _, kv_format: _ }
         | PrimitiveShape::Gathered { query_heads: _, head_dim: _, entry_bytes: _, window: _, ratio: _, top_k: _, multiplied: _ }
+        | PrimitiveShape::Recurrent { heads: _, state_elements: _ }
         | PrimitiveShape::Scores { heads: _, head_dim: _, entry_bytes: _, ratio: _, top_k: _, ranked: _, multiplied: _ }
         | PrimitiveShape::Collective { group: _, bytes_per_row: _ }
         | PrimitiveShape::Stream { bytes_per_row: _ }

@@ -1,7 +1,7 @@
 //! From a model graph, a resolved configuration and a chip to the plan the cost model prices.
 //!
 //! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
-//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`collective`], [`exchange`],
+//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`collective`], [`exchange`],
 //! [`elementwise`]. Their answers become the layers of
 //! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
 //! ([`buffers`]). The names of kernels stand in [`names`].
@@ -94,9 +94,6 @@ pub enum LoweringError {
 
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
-    if resolved.cache.states.is_some() {
-        let reason = "has layers that keep a state instead of attending".to_owned();
-        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
-    }
+    recurrent::check(model)?;
     pool::plan(&site::Site::new(model, resolved, chip)?)
 }

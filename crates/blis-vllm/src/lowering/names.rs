@@ -166,6 +166,20 @@ kernels! {
     DEEPGEMM_PAGED_TOKEN_SCORES = "deepgemm" / "paged-token-scores";
     /// `DeepGEMM`'s scores of the gathered keys of tokens, with vLLM's selection of the best.
     DEEPGEMM_TOKEN_SCORES = "deepgemm" / "token-scores";
+    /// vLLM's Triton convolution of prompts.
+    TRITON_CAUSAL_CONV = "triton" / "causal-conv1d-fn";
+    /// vLLM's Triton convolution of decodes.
+    TRITON_CAUSAL_CONV_UPDATE = "triton" / "causal-conv1d-update";
+    /// vLLM's Triton norms of queries and keys and the gates, behind the convolution of prompts.
+    TRITON_POST_CONV = "triton" / "gdn-post-conv";
+    /// vLLM's Triton gated delta rule of decodes.
+    TRITON_PACKED_DELTA = "triton" / "packed-recurrent-delta-rule";
+    /// vLLM's Triton gated delta rule over chunks of prompts.
+    TRITON_CHUNK_DELTA = "triton" / "chunk-gated-delta-rule";
+    /// FlashInfer's gated delta rule over chunks of prompts.
+    FLASHINFER_GDN_PREFILL = "flashinfer" / "gdn-prefill";
+    /// vLLM's Triton norm of heads with a gate.
+    TRITON_GATED_NORM = "triton" / "rms-norm-gated";
     /// vLLM's Triton experts.
     TRITON_EXPERTS = "triton" / "fused-moe";
     /// `OpenAI`'s Triton experts for mxfp4.

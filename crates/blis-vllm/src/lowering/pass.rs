@@ -19,11 +19,12 @@ use super::exchange::{self, Exchange};
 use super::experts::{self, ExpertsChoice};
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, CUBLAS_LINEAR, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM, KernelName,
-    NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, CUBLAS_LINEAR, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM,
+    INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM,
+    TRITON_SAMPLER,
 };
 use super::site::Site;
-use super::{LoweringError, attention, latent};
+use super::{LoweringError, attention, latent, recurrent};
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
@@ -52,7 +53,8 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
                 None => pass.latent(attention, group, behind)?,
             },
             Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
-            Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
+            Attention::GatedDelta(rule) => pass.delta(rule, behind)?,
+            Attention::Mamba2(_) => unreachable!("refused by `recurrent`"),
         }
         match &block.feed_forward {
             FeedForward::Dense(dense) => {
@@ -60,7 +62,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
                 pass.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
             }
             FeedForward::MixtureOfExperts(moe) => pass.experts(moe, next)?,
-            FeedForward::Absent => unreachable!("refused when the site was made"),
+            FeedForward::Absent => unreachable!("only layers that `recurrent` refuses have none"),
         }
     }
     pass.logits()?;
@@ -73,7 +75,8 @@ fn into_attention(site: &Site<'_>, block: &LayerBlock) -> Result<Input, Lowering
         Attention::GroupedQuery(attention) => qkv(site, attention)?,
         Attention::Latent(attention) => latent::down(site, attention)?.1,
         Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
-        Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
+        Attention::GatedDelta(rule) => recurrent::input(site, rule)?.1,
+        Attention::Mamba2(_) => unreachable!("refused by `recurrent`"),
     }))
 }
 
@@ -207,10 +210,14 @@ impl Pass<'_> {
             None => self.attend(attention, kv_group),
         }
         let depth = site.output_depth(attention);
+        if attention.output_gate {
+            // Attention's output and the gate are read, their product is written.
+            self.stream(Primitive::Activation, INDUCTOR_FUSED, 3 * depth * site.element_bytes());
+        }
         let output = Matrix { columns: hidden, depth, format: attention.output_format };
         let choice = linear::choose(site, "output projection", output)?;
         let input = Input::of(&choice);
-        if input != Input::Plain && !attention::quantises_output(site, attention.sinks) {
+        if input != Input::Plain && (attention.output_gate || !attention::quantises_output(site, attention.sinks)) {
             self.quantise(input, depth, RowRange::ALL);
         }
         self.gemm(output, &choice, RowSet::Tokens);
@@ -295,7 +302,7 @@ impl Pass<'_> {
 
     /// Experts that every token passes: beside the routed ones for few rows, in front of them for many, and added to their answer.
     /// upstream: vllm `model_executor/layers/fused_moe/runner/shared_experts.py::SharedExperts._determine_shared_experts_order`
-    fn shared(&mut self, shared: &DenseFeedForward) -> Result<(), LoweringError> {
+    fn shared(&mut self, shared: &DenseFeedForward, gated: bool) -> Result<(), LoweringError> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
         let width = site.share(shared.intermediate_size);
         let up = width * if shared.gated { 2 } else { 1 };
@@ -307,6 +314,14 @@ impl Pass<'_> {
             Input::of(&linear::choose(site, "gate and up projections", Matrix { columns: up, depth: hidden, format: shared.up_format })?);
         self.quantise_if_needed(input, hidden, many);
         self.network(shared, many)?;
+        if gated {
+            let format = MatmulFormat { weights: site.dtype(), activations: site.dtype() };
+            let gate = Matrix { columns: 1, depth: hidden, format };
+            let choice = linear::choose(site, "gate of shared experts", gate)?;
+            self.gemm_within(gate, &choice, RowSet::Tokens, many);
+            let weigh = PrimitiveShape::Stream { bytes_per_row: 2 * site.element_bytes() * hidden };
+            self.push(Primitive::Activation, INDUCTOR_FUSED, weigh, RowSet::Tokens, many);
+        }
         let shape = PrimitiveShape::Stream { bytes_per_row: 3 * site.element_bytes() * hidden };
         self.push(Primitive::Activation, TORCH_ADD, shape, RowSet::Tokens, RowRange::ALL);
         Ok(())
@@ -336,7 +351,7 @@ impl Pass<'_> {
                 let reason = "has shared experts whose tokens the ranks would split".to_owned();
                 return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason });
             }
-            self.shared(shared)?;
+            self.shared(shared, moe.shared_gate)?;
         }
         if pads_input {
             let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (hidden + padded) };

@@ -214,7 +214,9 @@ impl<'a> Site<'a> {
     pub(super) fn qkv_columns(&self, attention: &GroupedQueryAttention) -> u64 {
         let kv_heads = self.kv_heads(attention);
         let index = attention.indexer.as_ref().map_or(0, |indexer| u64::from(kv_heads + 1) * u64::from(indexer.head_dim));
-        u64::from(self.query_heads(attention) + 2 * kv_heads) * u64::from(attention.head_dim) + index
+        // A gate over the output is projected with the queries.
+        let queries = self.query_heads(attention) * if attention.output_gate { 2 } else { 1 };
+        u64::from(queries + 2 * kv_heads) * u64::from(attention.head_dim) + index
     }
 
     /// Inner dimension of the output projection on one rank.

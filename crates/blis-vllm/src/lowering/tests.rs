@@ -4,6 +4,7 @@ mod block_sparse;
 mod compressed;
 mod kernels;
 mod latent;
+mod recurrent;
 mod resident;
 mod selected;
 mod shapes;
@@ -53,6 +54,9 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/deepseek-v3.2-nvfp4/graph"),
     catalog!("models/glm-5/graph"),
     catalog!("models/glm-5.2/graph"),
+    catalog!("models/qwen3.5-397b-a17b/graph"),
+    catalog!("models/qwen3.5-397b-a17b-nvfp4/graph"),
+    catalog!("models/nemotron-3-nano-30b-a3b/graph"),
     catalog!("models/kimi-k2.5/graph"),
     catalog!("models/kimi-k2.5-nvfp4/graph"),
 ];
@@ -127,6 +131,7 @@ fn written(piece: &LoweredLayer) -> String {
         PrimitiveShape::Scores { heads, head_dim, entry_bytes, ratio, top_k, ranked, multiplied } => format!(
             "{heads} heads of {head_dim} on entries of {entry_bytes} B for {ratio} tokens, {top_k} of them, ranked to {ranked}, {multiplied}"
         ),
+        PrimitiveShape::Recurrent { heads, state_elements } => format!("{heads} heads with states of {state_elements}"),
         PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, gated, format } => {
             format!("{top_k} of {experts} ({local_experts} here), {hidden} x {intermediate} gated {gated} {}", format.label())
         }

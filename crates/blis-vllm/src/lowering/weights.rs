@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use super::experts::{self, ExpertsChoice, Storage};
 use super::pass::output_format;
 use super::site::Site;
-use super::{LoweringError, compressed, linear, selected};
+use super::{LoweringError, compressed, linear, recurrent, selected};
 
 /// Every resident tensor, layers merged.
 pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringError> {
@@ -44,7 +44,8 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
             Attention::GroupedQuery(attention) => grouped_query(site, attention, &mut add),
             Attention::Latent(attention) => latent(site, attention, &mut add),
             Attention::Compressed(attention) => compressed_attention(site, attention, &mut add)?,
-            Attention::GatedDelta(_) | Attention::Mamba2(_) => unreachable!("refused when the site was made"),
+            Attention::GatedDelta(rule) => recurrent::weights(site, rule, &mut add),
+            Attention::Mamba2(_) => unreachable!("refused by `recurrent`"),
         }
         match &block.feed_forward {
             FeedForward::Absent => {}
@@ -56,6 +57,7 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
                 add("router", router + if moe.router_bias { u64::from(moe.experts) * plain } else { 0 });
                 add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
                 add("experts by token", if moe.picks_by_token { model.vocab_size * u64::from(moe.top_k) * 4 } else { 0 });
+                add("gate of shared experts", if moe.shared_gate { model.hidden_size * plain } else { 0 });
                 add("experts", expert_bytes(site, moe, &experts::choose(site, moe)?));
                 if let Some(shared) = &moe.shared {
                     let compressed = compressed::attention_of(block).is_some();

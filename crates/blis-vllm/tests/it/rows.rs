@@ -53,6 +53,7 @@ fn products(plan: &PoolPlan, tokens: u32, sampled: u32) -> Products {
             | PrimitiveShape::Attention { .. }
             | PrimitiveShape::Latent { .. }
             | PrimitiveShape::Gathered { .. }
+            | PrimitiveShape::Recurrent { .. }
             | PrimitiveShape::Scores { .. }
             | PrimitiveShape::Collective { .. }
             | PrimitiveShape::Stream { .. }

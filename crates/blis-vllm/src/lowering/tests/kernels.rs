@@ -19,6 +19,7 @@ fn kernels(plan: &PoolPlan, primitives: &[Primitive]) -> String {
             | PrimitiveShape::Gathered { multiplied: format, .. }
             | PrimitiveShape::Scores { multiplied: format, .. } => format!(" {format}"),
             PrimitiveShape::Traffic { .. }
+            | PrimitiveShape::Recurrent { .. }
             | PrimitiveShape::Collective { .. }
             | PrimitiveShape::Stream { .. }
             | PrimitiveShape::Sampling { .. } => String::new(),
