@@ -1,8 +1,8 @@
 """Host time to launch one forward pass, and the accelerator's time between its kernels.
 
-Not measured for vLLM on a graph; eager rows of the tables bound a launch from Python. The time between different kernels of a pass is what
-modules measured whole take beyond their pieces on that chip (`between.py`), and what serving adds to that. What the tables cannot show is
-calibrated (`calibrate.py`): that addition, the same on every chip, and a kernel's dispatch from Python.
+Not measured for vLLM on a graph; eager rows of the tables bound a launch from Python. What the tables cannot show is calibrated
+(`calibrate.py`): the time between different kernels of a pass, and a kernel's dispatch from Python. What modules measured whole take beyond
+their pieces is reported beside the first and is no part of it (`between.py`, `NOTES.md`).
 """
 
 import numpy as np
@@ -11,7 +11,6 @@ import between
 import calibrated
 import forms
 from entry import scope, stated
-from writer import rounded
 
 HOST = {"clock": "host", "launch": "graph"}
 DEVICE = {"clock": "device", "launch": "graph"}
@@ -25,10 +24,8 @@ PIECES = (
 )
 NODE = (
     "the tables time a kernel following itself; between different kernels that depend on each other the accelerator drains, resolves "
-    "the dependency and fetches code and addresses anew, or launches the next one early. {:+g} us is what a call of a module measured whole takes beyond "
-    "its own time{}; the rest, what serving adds, was calibrated on decode steps of fit units and is the same on every chip"
+    "the dependency and fetches code and addresses anew. Calibrated on decode steps of fit units, the same on every chip"
 )
-ELSEWHERE = " (measured on the {})"
 EAGER = (
     "a kernel launched from Python through its custom operation. Calibrated on prompts of fit units whose launch line leaves prefill without "
     "graphs; the tables' eager rows bound it (medians of small sizes): {:.0f} us of host time for a collective"
@@ -58,20 +55,10 @@ def entries(chip, wheel, report):
         "per_operation": calibrated.coefficient("eager_operation"),
     }, method, EAGER.format(dispatch) + bound + carried, dict(HOST, launch="eager"), ranges=calibrated.span(),
        sources=[table.cite(), *([linear.cite()] if len(linear) else []), calibrated.cite()], fit=calibrated.fit())
-    module, served = between.inside(chip, wheel), calibrated.coefficient("between_kernels")
     if report is not None:
-        for part, error in module["errors"]:
+        for part, error in between.inside(chip, wheel)["errors"]:
             report.add("launch", chip, "between-kernels", part, error)
-    where = "" if module["table"].chip == chip else ELSEWHERE.format(module["table"].chip)
     yield stated(scope("between-kernels", "graph.node", None), forms.per_unit.__name__, {
         "base": {"value": 0, "unit": "us", "interval": [0, 0]},
-        "per_operation": summed(module, served),
-    }, method, NODE.format(module["value"], where) + carried, DEVICE, ranges=calibrated.span(), sources=[module["table"].cite(), calibrated.cite()],
-       fit=calibrated.fit())
-
-
-def summed(module, served):
-    """What a call takes beyond its own time: within a module, and what serving adds; never less than nothing."""
-    add = lambda a, b: rounded(max(a + b, 0.0))
-    (low, high), (least, most) = module["interval"], served["interval"]
-    return {"value": add(module["value"], served["value"]), "unit": "us", "interval": [add(low, least), add(high, most)]}
+        "per_operation": calibrated.coefficient("between_kernels"),
+    }, method, NODE + carried, DEVICE, ranges=calibrated.span(), sources=[calibrated.cite()], fit=calibrated.fit())
