@@ -86,12 +86,23 @@ pub(super) fn refuse_its_settings(ledger: &Ledger<'_>) -> Result<(), ConfigError
 }
 
 /// Tokens of a block where nothing is stated; none for backends of other attention.
-pub(super) const fn block_size(backend: AttentionBackend) -> Option<u32> {
+pub(super) fn block_size(backend: AttentionBackend) -> Option<u32> {
+    blocks_and_graphs(backend).map(|(tokens, _)| tokens)
+}
+
+/// What CUDA graphs a backend allows; nothing for those of other attention.
+pub(super) fn graph_support(backend: AttentionBackend) -> GraphSupport {
+    blocks_and_graphs(backend).map_or(GraphSupport::Never, |(_, support)| support)
+}
+
+/// Tokens of a block and what CUDA graphs are allowed; none for backends of other attention.
+const fn blocks_and_graphs(backend: AttentionBackend) -> Option<(u32, GraphSupport)> {
     match backend {
-        AttentionBackend::FlashAttnMla | AttentionBackend::TritonMla => Some(16),
-        AttentionBackend::FlashinferMla | AttentionBackend::TokenspeedMla => Some(32),
-        AttentionBackend::FlashMla => Some(64),
-        AttentionBackend::CutlassMla => Some(128),
+        AttentionBackend::FlashinferMla => Some((32, GraphSupport::Always)),
+        AttentionBackend::TokenspeedMla => Some((32, GraphSupport::UniformBatch)),
+        AttentionBackend::FlashAttnMla | AttentionBackend::TritonMla => Some((16, GraphSupport::UniformBatch)),
+        AttentionBackend::FlashMla => Some((64, GraphSupport::UniformBatch)),
+        AttentionBackend::CutlassMla => Some((128, GraphSupport::UniformSingleTokenDecode)),
         AttentionBackend::FlashAttn
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
@@ -102,27 +113,6 @@ pub(super) const fn block_size(backend: AttentionBackend) -> Option<u32> {
         | AttentionBackend::FlashinferMlaSparseSm120
         | AttentionBackend::FlashinferMlaSparseSm90
         | AttentionBackend::FlashAttnMlaSparse => None,
-    }
-}
-
-/// What CUDA graphs a backend allows; nothing for those of other attention.
-pub(super) const fn graph_support(backend: AttentionBackend) -> GraphSupport {
-    match backend {
-        AttentionBackend::FlashinferMla => GraphSupport::Always,
-        AttentionBackend::TokenspeedMla | AttentionBackend::FlashAttnMla | AttentionBackend::FlashMla | AttentionBackend::TritonMla => {
-            GraphSupport::UniformBatch
-        }
-        AttentionBackend::CutlassMla => GraphSupport::UniformSingleTokenDecode,
-        AttentionBackend::FlashAttn
-        | AttentionBackend::Flashinfer
-        | AttentionBackend::TritonAttn
-        | AttentionBackend::FlexAttention
-        | AttentionBackend::FlashMlaSparseDsv4
-        | AttentionBackend::FlashMlaSparse
-        | AttentionBackend::FlashinferMlaSparse
-        | AttentionBackend::FlashinferMlaSparseSm120
-        | AttentionBackend::FlashinferMlaSparseSm90
-        | AttentionBackend::FlashAttnMlaSparse => GraphSupport::Never,
     }
 }
 
