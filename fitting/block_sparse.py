@@ -1,9 +1,12 @@
 """Attention to blocks that an indexer picks (MiniMax M3), per kernel and format: entries of both attention families.
 
 The tables hold whole modules: the projections in front and behind, norms with rotation, the indexer (scores and choice) and the
-attention to what it chose. The projections and the norms are taken at their own entries' prices, and what lies between the calls of a module at
-what it is on the chip (`between.py`); what is left is fitted as two calls, one over at most 2,048 tokens of each request and one over all of
-them, whose fixed times no row tells apart: each gets half.
+attention to what it chose. The projections and the norms are taken at their own entries' prices; what is left is fitted as two calls, one over
+at most 2,048 tokens of each request and one over all of them, whose fixed times no row tells apart: each gets half.
+A row is a graph of the same module again and again. Nothing is taken off for what lies between its kernels: entries of single kernels hold
+the same (each was timed following itself), and what serving adds is `graph.node`'s. But where a module's projections fit the second-level cache, each replay finds
+their weights there, which a step that walks all layers does not: `saved`, a share of the time that reading them takes at the memory's full rate, is fitted
+beside the rest and left out of the entries.
 An indexer keeps keys and no values, half the bytes and half the products of an attention of its head width: its entries are fitted
 for half of that width, and a plan states it so. Fitted on modules in bf16; held out: 32 query heads of one rank.
 
@@ -12,7 +15,6 @@ The tables do not name kernels. Those of the release they were measured on are t
 
 import numpy as np
 
-import between
 import compose
 import forms
 import source
@@ -28,7 +30,9 @@ BLACKWELL = ("b200", "b300", "gb200-nvl72", "gb300-nvl72")
 TRITON = {"decode": ("triton/msa-decode", "triton/msa-index-decode"), "prefill": ("triton/msa-prefill", "triton/msa-index-prefill")}
 MSA = {"decode": ("triton/msa-decode", "cutedsl/msa-index-decode"), "prefill": ("fmha-sm100/msa-prefill", "fmha-sm100/msa-index-prefill")}
 CUTLASS = "fmha-sm100/msa-decode"
-CALLS = 5                                                       # of a module: two projections, norms with rotation, indexer, attention
+# Share of the second-level cache that weights can stay in from one replay to the next. Caches of chips with stacked memory are two halves, each of which
+# keeps copies of what its own side reads of the other; one alone can be filled.
+KEPT, KEPT_WHOLE, WHOLE = 0.6, 1.0, ("l40s", "rtx-pro-6000")
 TABLES = {"decode": "msa_generation_module_perf", "prefill": "msa_context_module_perf"}
 
 
@@ -37,11 +41,11 @@ def two(form):
     def total(x, values):
         part = lambda name: form({k.removeprefix(name): v for k, v in x.items() if k.startswith(name) or "." not in k},
                                  {k.removeprefix(name): v for k, v in values.items() if k.startswith(name)})
-        return x["fixed"] + values["latency"] + part("attend.") + part("index.")
+        return x["fixed"] - values["saved"] * x["replayed"] + values["latency"] + part("attend.") + part("index.")
     return total
 
 
-def common(chip, table, rows, gap):
+def common(chip, table, rows):
     """Inputs both calls read, and what is not theirs."""
     facts, priced = source.facts(chip), compose.Chip(chip)
     query = table["num_heads"].astype(float)
@@ -49,12 +53,14 @@ def common(chip, table, rows, gap):
     qkv = (query + 3.0 * kv + 1.0) * HEAD_DIM
     fixed = [priced.gemm(r, c, HIDDEN) + priced.gemm(r, HIDDEN, q * HEAD_DIM) + priced.stream("rope", 2.0 * r * c * 2.0)
              for r, c, q in zip(rows, qkv, query)]
-    return query, kv, {"fixed": np.array(fixed) + CALLS * gap, "bandwidth": facts["bandwidth"], "peak": facts["peak"]["bf16"]}
+    weights = 2.0 * HIDDEN * (qkv + query * HEAD_DIM)
+    kept = weights <= (KEPT_WHOLE if chip in WHOLE else KEPT) * facts["l2_cache"]
+    return query, kv, {"fixed": np.array(fixed), "replayed": kept * weights / facts["bandwidth"], "bandwidth": facts["bandwidth"], "peak": facts["peak"]["bf16"]}
 
 
-def decode_inputs(chip, table, element_bytes, gap):
+def decode_inputs(chip, table, element_bytes):
     n, tokens = table["batch_size"].astype(float), table["step"].astype(float) + 1.0
-    query, kv, x = common(chip, table, n, gap)
+    query, kv, x = common(chip, table, n)
     seen = np.minimum(tokens, VISIBLE)
     zero = 0.0 * n
     attend = {"requests": n, "context": n * seen, "windowed": zero, "query_heads": query, "kv_heads": kv, "head_dim": HEAD_DIM + zero,
@@ -64,9 +70,9 @@ def decode_inputs(chip, table, element_bytes, gap):
     return dict(x, **named("attend.", attend), **named("index.", index))
 
 
-def prefill_inputs(chip, table, element_bytes, gap):
+def prefill_inputs(chip, table, element_bytes):
     n, new, cached = (table[k].astype(float) for k in ("batch_size", "isl", "step"))
-    query, kv, x = common(chip, table, n * new, gap)
+    query, kv, x = common(chip, table, n * new)
     zero = 0.0 * n
     attend = {"rows": n, "new": new, "cached": cached, "window": VISIBLE + zero, "query_heads": query, "kv_heads": kv,
               "head_dim": HEAD_DIM + zero, "element_bytes": element_bytes + zero}
@@ -88,12 +94,12 @@ def fits_cache(inputs, l2_bytes, bandwidth):
 
 FREE = {
     "decode": [
-        Free("latency", "us", 16.0),
+        Free("latency", "us", 16.0), Free("saved", "ratio", 0.8, "ratio"),
         Free("attend.unit_time", "us", 0.02), Free("attend.memory_efficiency", "ratio", 0.3, "ratio"),
         Free("index.unit_time", "us", 0.02), Free("index.memory_efficiency", "ratio", 0.8, "ratio"),
     ],
     "prefill": [
-        Free("latency", "us", 30.0), Free("attend.tile_time", "us", 0.1), Free("attend.key_time", "us", 0.01),
+        Free("latency", "us", 30.0), Free("saved", "ratio", 0.8, "ratio"), Free("attend.tile_time", "us", 0.1), Free("attend.key_time", "us", 0.01),
         Free("attend.compute_efficiency", "ratio", 0.3, "ratio"), Free("attend.memory_efficiency", "ratio", 0.5, "ratio"),
         Free("index.tile_time", "us", 0.05), Free("index.compute_efficiency", "ratio", 0.3, "ratio"),
     ],
@@ -128,7 +134,7 @@ def fitted(chip, measured_on, wheel, report, phase, tensor_format, attend, index
     table = wheel.table(measured_on, "msa", VLLM, TABLES[phase])
     mine = (table["gemm_type"] == "bfloat16") & (table["kv_cache_dtype"] == dtype) & np.isin(table["num_heads"], HEADS)
     table = table.where(mine & ((table["isl"] >= 16) if phase == "prefill" else (table["isl"] == 1)))
-    inputs = (prefill_inputs if phase == "prefill" else decode_inputs)(measured_on, table, element_bytes, between.inside(measured_on, wheel)["value"])
+    inputs = (prefill_inputs if phase == "prefill" else decode_inputs)(measured_on, table, element_bytes)
     if phase == "decode":
         facts = source.facts(measured_on)
         keep = ~fits_cache(inputs, facts["l2_cache"], facts["bandwidth"])
@@ -146,6 +152,7 @@ def fitted(chip, measured_on, wheel, report, phase, tensor_format, attend, index
     report.add(family, chip, name, "all rows, shipped fit", solution.error(inputs, observed))
     coefficients, _ = solution.blocks()
     both = coefficients.pop("latency")
+    coefficients.pop("saved")
     half = dict(both, value=both["value"] / 2, interval=[v / 2 for v in both["interval"]])
     summed = dict(rows=len(observed), held_out=int(held.sum()), **summary(error))
     reason = table.reason(TABLE_RULE) + "; a share of a whole module, whose projections were taken at their own price"
