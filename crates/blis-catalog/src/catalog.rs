@@ -10,17 +10,19 @@ use std::sync::Mutex;
 
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
+use blis_contracts::network::Network;
+use blis_contracts::storage::StorageDevice;
 use blis_contracts::strict::{Document, DocumentError, DocumentErrors, LineEndings, Problem, nearest};
 use serde::de::DeserializeOwned;
 
 use crate::data::{DataFile, Refused, combined_hash, content_hash, read_tree};
 use crate::entry::ModelEntry;
-use crate::patterns::{GRAPH, HARDWARE, MODELS, PATTERNS};
+use crate::patterns::{GRAPH, HARDWARE, MODELS, NETWORKS, PATTERNS, STORAGE};
 use crate::write::write_graph;
-use crate::{embedded, validate};
+use crate::{devices, embedded, validate};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Why the catalog could not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +51,7 @@ pub enum CatalogError {
     /// Nothing of this name.
     #[error("no {kind} `{name}` in the catalog ({catalog}); an entry would be {path}{}", nearest_hint(nearest))]
     Unknown {
-        /// `model` or `chip`.
+        /// `model`, `chip`, `network` or `storage device`.
         kind: &'static str,
         /// What was asked for.
         name: String,
@@ -104,7 +106,7 @@ impl Catalog {
         }
     }
 
-    /// A catalog directory, with overlays that replace or add whole models and chips, later ones over earlier ones. Validated whole.
+    /// A catalog directory, with overlays that replace or add whole entries, later ones over earlier ones. Validated whole.
     pub fn open(root: &Path, overlays: &[&Path]) -> Result<Self, CatalogError> {
         let base = read_tree(root, PATTERNS)?;
         let content_hash = hash_of(&base);
@@ -149,6 +151,10 @@ impl Catalog {
         for (path, text) in &self.files {
             if path.starts_with(HARDWARE) {
                 parse_chip(path, text)?;
+            } else if path.starts_with(NETWORKS) {
+                parse_network(path, text)?;
+            } else if path.starts_with(STORAGE) {
+                parse_device(path, text)?;
             } else if path.ends_with(GRAPH) {
                 let graph = parse_graph(path, text)?;
                 for name in std::iter::once(&graph.name).chain(&graph.aliases) {
@@ -182,10 +188,31 @@ impl Catalog {
 
     /// The facts of a chip.
     pub fn chip(&self, name: &str) -> Result<Chip, CatalogError> {
-        let path = format!("{HARDWARE}/{name}.yaml");
-        let text = self.files.get(path.as_str()).ok_or_else(|| self.unknown("chip", name, &self.chips().collect::<Vec<_>>()))?;
+        self.entry("chip", HARDWARE, name, parse_chip)
+    }
+
+    /// The facts of a network.
+    pub fn network(&self, name: &str) -> Result<Network, CatalogError> {
+        self.entry("network", NETWORKS, name, parse_network)
+    }
+
+    /// The facts of a storage device.
+    pub fn storage_device(&self, name: &str) -> Result<StorageDevice, CatalogError> {
+        self.entry("storage device", STORAGE, name, parse_device)
+    }
+
+    /// An entry that is one file.
+    fn entry<T>(
+        &self,
+        kind: &'static str,
+        folder: &str,
+        name: &str,
+        parse: impl Fn(&str, &str) -> Result<T, CatalogError>,
+    ) -> Result<T, CatalogError> {
+        let path = format!("{folder}/{name}.yaml");
+        let text = self.files.get(path.as_str()).ok_or_else(|| self.unknown(kind, name, &self.stems(folder).collect::<Vec<_>>()))?;
         self.note(&path);
-        parse_chip(&path, text)
+        parse(&path, text)
     }
 
     /// The catalog names of all models, ascending.
@@ -195,7 +222,22 @@ impl Catalog {
 
     /// The names of all chips, ascending.
     pub fn chips(&self) -> impl Iterator<Item = &str> {
-        self.files.keys().filter_map(|path| path.strip_prefix("hardware/")?.strip_suffix(".yaml"))
+        self.stems(HARDWARE)
+    }
+
+    /// The names of all networks, ascending.
+    pub fn networks(&self) -> impl Iterator<Item = &str> {
+        self.stems(NETWORKS)
+    }
+
+    /// The names of all storage devices, ascending.
+    pub fn storage_devices(&self) -> impl Iterator<Item = &str> {
+        self.stems(STORAGE)
+    }
+
+    /// The names of the entries of a folder whose entries are one file each.
+    fn stems(&self, folder: &str) -> impl Iterator<Item = &str> {
+        self.files.keys().filter_map(move |path| path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".yaml"))
     }
 
     /// Where the catalog came from: `embedded` or the directory.
@@ -252,6 +294,8 @@ impl Catalog {
     fn unknown(&self, kind: &'static str, name: &str, known: &[&str]) -> CatalogError {
         let path = match kind {
             "chip" => format!("{HARDWARE}/{name}.yaml"),
+            "network" => format!("{NETWORKS}/{name}.yaml"),
+            "storage device" => format!("{STORAGE}/{name}.yaml"),
             _ => format!("{MODELS}/{}/{GRAPH}", name.rsplit('/').next().unwrap_or_default().to_lowercase()),
         };
         let nearest = nearest(name, known.iter().copied()).map(str::to_owned).into_iter().collect();
@@ -267,14 +311,25 @@ fn hash_of(files: &[DataFile]) -> String {
     content_hash(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
 }
 
-/// What an overlay replaces as a whole: a model's directory, or a chip's file.
+/// What an overlay replaces as a whole: a model's directory, or the file of any other entry.
 fn identity(path: &str) -> &str {
     if path.starts_with(MODELS) { path.rsplit_once('/').map_or(path, |(directory, _)| directory) } else { path }
 }
 
 fn parse_chip(path: &str, text: &str) -> Result<Chip, CatalogError> {
-    let stem = path.rsplit('/').next().and_then(|name| name.strip_suffix(".yaml")).unwrap_or_default();
-    decode(path, text, |chip| validate::chip(chip, stem))
+    decode(path, text, |chip| validate::chip(chip, stem(path)))
+}
+
+fn parse_network(path: &str, text: &str) -> Result<Network, CatalogError> {
+    decode(path, text, |network| devices::network(network, stem(path)))
+}
+
+fn parse_device(path: &str, text: &str) -> Result<StorageDevice, CatalogError> {
+    decode(path, text, |device| devices::storage(device, stem(path)))
+}
+
+fn stem(path: &str) -> &str {
+    path.rsplit('/').next().and_then(|name| name.strip_suffix(".yaml")).unwrap_or_default()
 }
 
 fn parse_graph(path: &str, text: &str) -> Result<ModelGraph, CatalogError> {

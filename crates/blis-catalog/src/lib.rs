@@ -1,16 +1,17 @@
-//! Published facts: chips, model graphs and the deriver that writes them.
+//! Published facts: chips, networks, storage devices, model graphs and the deriver that writes them.
 //!
 //! The catalog holds declared facts only, each with its citation: no fitted value, no behaviour of any engine. Models are graphs
 //! derived from their vendor's configuration ([`mod@derive`]), never edited. The data lie in `catalog/` and are compiled in; a run may
 //! name a directory instead, or lay its own entries over either ([`Catalog`]).
 //!
-//! Reading order: [`Catalog`], then [`mod@derive`] and its rules, then `validate` and `counts`.
+//! Reading order: [`Catalog`], then [`mod@derive`] and its rules, then `validate`, `devices` and `counts`.
 
 use blis_contracts::data;
 
 mod catalog;
 mod counts;
 pub mod derive;
+mod devices;
 mod entry;
 mod patterns;
 mod tree;

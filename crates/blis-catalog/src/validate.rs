@@ -1,4 +1,4 @@
-//! What every catalog document must satisfy beyond its types: the same rules for the embedded copy, a path and an overlay.
+//! What every chip and graph of a catalog must satisfy beyond its types: the same rules for the embedded copy, a path and an overlay.
 
 use blis_contracts::chip::Chip;
 use blis_contracts::format::FormatName;
@@ -95,7 +95,8 @@ fn citations(chip: &Chip) -> Vec<Problem> {
         .collect()
 }
 
-fn name(name: &str, expected: &str) -> Vec<Problem> {
+/// The problems of an entry's name.
+pub(crate) fn name(name: &str, expected: &str) -> Vec<Problem> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
     if name != expected {
         vec![Problem::new("name", format!("`{name}` lies under the name `{expected}`"))]

@@ -239,6 +239,16 @@ quantity!(
     BytesPerGroup(u64),
     " B/group"
 );
+quantity!(
+    /// Bytes one storage device holds.
+    BytesPerDevice(u64),
+    " B/device"
+);
+quantity!(
+    /// Bytes of one packet of a network.
+    BytesPerPacket(u64),
+    " B/packet"
+);
 
 impl BytesPerRank {
     /// What `ranks` ranks hold together.

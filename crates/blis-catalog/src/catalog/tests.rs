@@ -9,10 +9,10 @@ use super::*;
 use crate::write_graph;
 
 /// A catalog directory of one test, removed when it ends.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn new(test: &str, files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(test: &str, files: &[(&str, &str)]) -> Self {
         let root = std::env::temp_dir().join(format!("blis-catalog-{}-{test}", std::process::id()));
         drop(fs::remove_dir_all(&root));
         for (path, text) in files {
@@ -24,11 +24,11 @@ impl Scratch {
     }
 
     /// All of the embedded copy, and then some.
-    fn copy(test: &str, more: &[(&str, &str)]) -> Self {
+    pub(crate) fn copy(test: &str, more: &[(&str, &str)]) -> Self {
         Self::new(test, &[embedded::FILES, more].concat())
     }
 
-    fn refusal(&self) -> String {
+    pub(crate) fn refusal(&self) -> String {
         Catalog::open(&self.0, &[]).unwrap_err().to_string()
     }
 }
@@ -39,7 +39,7 @@ impl Drop for Scratch {
     }
 }
 
-fn embedded_text(path: &str) -> &'static str {
+pub(crate) fn embedded_text(path: &str) -> &'static str {
     embedded::FILES.iter().find(|(name, _)| *name == path).unwrap().1
 }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use blis_catalog::{Catalog, derive_catalog_model, derive_directory, write_graph};
-use blis_contracts::chip::Chip;
 use blis_contracts::strict::did_you_mean;
 use blis_report::grid::Grid;
 use blis_report::quantity::{bytes, count};
@@ -23,12 +22,12 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the models and the chips
+    /// List the models, chips, networks and storage devices
     List {
         #[command(flatten)]
         data: DataArgs,
     },
-    /// Show a model's graph, or a chip's figures with their citations
+    /// Show a model's graph, or the figures of any other entry with their citations
     Show {
         /// A catalog name, or the name of a checkpoint
         name: String,
@@ -70,7 +69,7 @@ fn list(catalog: &Catalog) -> Outcome {
             &graph.aliases.join(", "),
         ]);
     }
-    let mut chips = Grid::new(&["chip", "device", ">memory", ">bandwidth", ">per node"]);
+    let mut chips = Grid::new(&["chip", "device", ">memory", ">bandwidth", ">per node", ">per domain"]);
     for name in catalog.chips() {
         let chip = catalog.chip(name).map_err(catalog_failure)?;
         chips.row([
@@ -79,9 +78,43 @@ fn list(catalog: &Catalog) -> Outcome {
             &bytes(chip.reported_memory.value.get()),
             &format!("{:.2} TB/s", chip.memory_bandwidth.value.get() / 1e12),
             &chip.gpus_per_node.value.to_string(),
+            &chip.gpus_per_domain.value.to_string(),
         ]);
     }
-    print(&format!("{}\n{}", models.wrapped().print(), chips.print()))
+    let (networks, storage) = (networks(catalog)?, storage(catalog)?);
+    print(&format!("{}\n{}\n{}\n{}", models.wrapped().print(), chips.print(), networks.print(), storage.print()))
+}
+
+fn networks(catalog: &Catalog) -> Result<Grid, Failure> {
+    let mut grid = Grid::new(&["network", "transport", ">port", ">payload"]);
+    for name in catalog.networks() {
+        let network = catalog.network(name).map_err(catalog_failure)?;
+        let rate = network.rate.value.get();
+        grid.row([
+            name,
+            network.transport.value.as_str(),
+            &format!("{:.0} Gb/s", rate * 8.0 / 1e9),
+            &format!("{:.1} GB/s", network.payload_rate().get() / 1e9),
+        ]);
+    }
+    Ok(grid)
+}
+
+fn storage(catalog: &Catalog) -> Result<Grid, Failure> {
+    let mut grid = Grid::new(&["storage device", "medium", ">per node", ">capacity", ">reads", ">writes"]);
+    for name in catalog.storage_devices() {
+        let device = catalog.storage_device(name).map_err(catalog_failure)?;
+        let capacity = device.capacity.as_ref().map_or_else(|| "any".to_owned(), |capacity| bytes(capacity.value.get()));
+        grid.row([
+            name,
+            device.medium.value.as_str(),
+            &device.per_node.value.to_string(),
+            &capacity,
+            &format!("{:.1} GB/s", device.read_bandwidth.value.get() / 1e9),
+            &format!("{:.1} GB/s", device.write_bandwidth.value.get() / 1e9),
+        ]);
+    }
+    Ok(grid)
 }
 
 fn show(catalog: &Catalog, name: &str) -> Outcome {
@@ -89,18 +122,23 @@ fn show(catalog: &Catalog, name: &str) -> Outcome {
         return print(&write_graph(&catalog.model(name).map_err(catalog_failure)?));
     }
     if catalog.chips().any(|chip| chip == name) {
-        return print(&figures(&catalog.chip(name).map_err(catalog_failure)?));
+        return print(&figures(serde_json::to_value(catalog.chip(name).map_err(catalog_failure)?)));
     }
-    let known: Vec<&str> = catalog.models().chain(catalog.chips()).collect();
-    let message = format!("the catalog ({}) has no model and no chip `{name}`", catalog.source());
+    if catalog.networks().any(|network| network == name) {
+        return print(&figures(serde_json::to_value(catalog.network(name).map_err(catalog_failure)?)));
+    }
+    if catalog.storage_devices().any(|device| device == name) {
+        return print(&figures(serde_json::to_value(catalog.storage_device(name).map_err(catalog_failure)?)));
+    }
+    let known: Vec<&str> = catalog.models().chain(catalog.chips()).chain(catalog.networks()).chain(catalog.storage_devices()).collect();
+    let message = format!("the catalog ({}) has no model, chip, network or storage device `{name}`", catalog.source());
     Err(Failure::input(message, did_you_mean(name, &known).or_else(|| Some("`blis catalog list` shows what there is".to_owned()))))
 }
 
-/// A chip's figures, each with its citation.
-fn figures(chip: &Chip) -> String {
+/// The figures of an entry, each with its citation.
+fn figures(entry: serde_json::Result<Value>) -> String {
     let mut grid = Grid::new(&["figure", "value", "kind", "source"]);
-    let chip = serde_json::to_value(chip).expect("a chip has text keys and finite numbers");
-    cited("", &chip, &mut grid);
+    cited("", &entry.expect("an entry has text keys and finite numbers"), &mut grid);
     grid.wrapped().print()
 }
 

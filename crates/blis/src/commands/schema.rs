@@ -2,8 +2,10 @@
 
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
+use blis_contracts::network::Network;
 use blis_contracts::result::RunResult;
 use blis_contracts::scenario::Scenario;
+use blis_contracts::storage::StorageDevice;
 use blis_score::compare::measured::{Measured, Peers};
 use blis_score::ledger::ingest::{IngestReport, Unit};
 use blis_score::ledger::roles::RoleLine;
@@ -33,6 +35,8 @@ enum Kind {
     IngestReport,
     /// A line of measurements
     Measured,
+    /// A network of the catalog
+    Network,
     /// A line of another estimator's answers
     Peers,
     /// A line of predictions
@@ -43,6 +47,8 @@ enum Kind {
     Role,
     /// What a run is given
     Scenario,
+    /// A storage device of the catalog
+    Storage,
     /// What a comparison says
     Summary,
     /// A line of a source's records
@@ -57,11 +63,13 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(Kind::Graph) => schema_for!(ModelGraph),
         Some(Kind::IngestReport) => schema_for!(IngestReport),
         Some(Kind::Measured) => schema_for!(Measured),
+        Some(Kind::Network) => schema_for!(Network),
         Some(Kind::Peers) => schema_for!(Peers),
         Some(Kind::Prediction) => schema_for!(Prediction),
         Some(Kind::Result) => schema_for!(RunResult),
         Some(Kind::Role) => schema_for!(RoleLine),
         Some(Kind::Scenario) => schema_for!(Scenario),
+        Some(Kind::Storage) => schema_for!(StorageDevice),
         Some(Kind::Summary) => schema_for!(Summary),
         Some(Kind::Sweep) => schema_for!(Sweep),
         Some(Kind::Unit) => schema_for!(Unit),

@@ -38,6 +38,19 @@ fn a_chip_is_shown_with_its_citations() {
 }
 
 #[test]
+fn networks_and_storage_devices_are_listed_and_shown_with_their_citations() {
+    let list = stdout("list_networks", &["catalog", "list"]);
+    for line in ["infiniband-ndr-400  infiniband  400 Gb/s  49.7 GB/s", "roce-200            roce_v2     200 Gb/s  24.5 GB/s", "local-nvme"]
+    {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    let network = stdout("show_network", &["catalog", "show", "roce-400"]);
+    assert!(network.contains("packet_overhead") && network.contains("IEEE 802.3bs-2017"), "{network}");
+    let device = stdout("show_device", &["catalog", "show", "local-nvme"]);
+    assert!(device.contains("read_latency_us") && device.contains("datasheet"), "{device}");
+}
+
+#[test]
 fn an_unknown_entry_gets_the_nearest() {
     assert!(refusal("show_unknown", &["catalog", "show", "gpt-oss-12b"]).contains("did you mean `gpt-oss-120b`?"));
 }
