@@ -22,6 +22,10 @@ from vllm.distributed.utils import get_pp_indices
 from vllm.engine.arg_utils import EngineArgs
 from vllm.lora.request import LoRARequest
 from vllm.model_executor.layers.attention.attention import Attention
+from vllm.model_executor.layers.attention.chunked_local_attention import (
+    ChunkedLocalAttention,
+    create_chunked_local_attention_backend,
+)
 from vllm.model_executor.layers.attention.mla_attention import MLAAttention
 from vllm.model_executor.layers.attention.mla_attention import _canonicalize_sparse_mla_kv_cache_dtype as canonical_cache_dtype
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
@@ -90,6 +94,17 @@ class AttentionLayer(AttentionLayerBase):
 
     def get_attn_backend(self):
         return self.attn_backend
+
+
+class ChunkedLayer(AttentionLayer):
+    """One layer that sees a chunk of the context, likewise."""
+
+    get_kv_cache_spec = ChunkedLocalAttention.get_kv_cache_spec
+
+    def __init__(self, vllm_config, chunk: int) -> None:
+        super().__init__(vllm_config, None, False)
+        self.attention_chunk_size = chunk
+        self.attn_backend = create_chunked_local_attention_backend(self.attn_backend, chunk)
 
 
 class LatentLayer(AttentionLayerBase):
@@ -174,6 +189,10 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
         if config.model_type == "gpt_oss":
             window = config.sliding_window if index % 2 == 0 else None
             layers[f"model.layers.{index}.attn.attn"] = AttentionLayer(vllm_config, window, True)
+        elif config.model_type == "llama4_text":
+            chunked = config.no_rope_layers[index] != 0 and config.attention_chunk_size
+            layer = ChunkedLayer(vllm_config, config.attention_chunk_size) if chunked else AttentionLayer(vllm_config, None, False)
+            layers[f"model.layers.{index}.self_attn.attn"] = layer
         elif config.model_type in ("llama", "qwen3", "qwen3_moe", "mixtral"):
             layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, None, False)
         elif config.model_type in ("deepseek_v4", "minimax_m3_text"):
@@ -274,7 +293,7 @@ class ScriptedExecutor(Executor):
             "get_supported_kv_cache_layouts": lambda: WorkerBase.get_supported_kv_cache_layouts(self),
             "set_kv_cache_layout": lambda *_: None,
             "determine_available_memory": lambda: self.kv_bytes,
-            "initialize_from_config": lambda *_: None,
+            "initialize_from_config": lambda *_: self._resolve_graphs(),
             "update_max_model_len": lambda *_: None,
             "compile_or_warm_up_model": lambda: CompilationTimes(language_model=0.0, encoder=0.0),
             "get_supported_tasks": lambda: ("generate",),
@@ -283,6 +302,14 @@ class ScriptedExecutor(Executor):
         if method == "get_kv_cache_spec" and stages > 1:
             return [self._of_stage(answer, stage) for stage in range(stages)]
         return [answer] * stages
+
+    def _resolve_graphs(self) -> None:
+        """Chunks allow no graphs of whole steps, which a worker finds from its layers; every other backend leaves the mode as it is."""
+        layers = self.vllm_config.compilation_config.static_forward_context.values()
+        builders = [layer.get_attn_backend().get_builder_cls() for layer in layers if isinstance(layer, ChunkedLayer)]
+        if builders:
+            support = builders[0].get_cudagraph_support(self.vllm_config, None)
+            self.vllm_config.compilation_config.resolve_cudagraph_mode_and_sizes(support, builders[0].__name__, use_v2_model_runner=True)
 
     def _of_stage(self, specs: dict, stage: int) -> dict:
         """The layers whose modules a stage's worker would have."""

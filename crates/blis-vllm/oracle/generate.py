@@ -1,7 +1,8 @@
-"""Random scenarios from a seed: generate.py --seed N --count K --out DIR [--drafts]
+"""Random scenarios from a seed: generate.py --seed N --count K --out DIR [--drafts | --chunked]
 
 Scenario i of seed N depends on (N, i) alone, and on whether engines draft: with `--drafts` all of them do, by every
-method, some of them serve adapters too, and some requests have grammars. Features are drawn independently, so that combinations meet which nobody
+method, some of them serve adapters too, and some requests have grammars; with `--chunked` all models have layers that see a
+chunk of the context. Features are drawn independently, so that combinations meet which nobody
 would write by hand. Left out by construction: prompts the front end refuses, pools in which one max_model_len request
 does not fit, aborts close enough together to fall into one batch (their order would hang on a set), and identifiers
 that come back while in use.
@@ -41,6 +42,15 @@ def draw_model(rng: random.Random, block: int) -> tuple[object, int]:
         "layer_types": [LAYER_TYPES[index % 2] for index in range(layers)],
     }
     return model, 3 if layers > 2 else 2
+
+
+def draw_chunked(rng: random.Random, block: int) -> tuple[object, int]:
+    """A model with layers that see a chunk of the context, and the number of KV groups its pool must serve."""
+    # By which layers see all of the context: 0.
+    pattern, groups = rng.choice([([1, 0], 2), ([1, 1, 0], 3), ([1, 1, 1, 0] * 2, 4), ([0, 1, 1, 0, 1], 2), ([1, 1], 1), ([1, 1, 1, 1, 0], 5)])
+    chunk = block * rng.choice([1, 2, 2, 4, 8])
+    model = {"preset": "tiny-llama4", "attention_chunk_size": chunk, "num_hidden_layers": len(pattern), "no_rope_layers": pattern}
+    return model, groups
 
 
 def draw_engine(rng: random.Random, groups: int, block: int) -> dict:
@@ -182,10 +192,11 @@ def add_features(rng: random.Random, args: dict, requests: list[dict]) -> None:
                 request["grammar"] = grammar | ({"fails": True} if index == failing else {})
 
 
-def scenario(seed: int, index: int, drafts: bool = False) -> str:
-    rng = random.Random(f"drafts/{seed}/{index}" if drafts else f"{seed}/{index}")
+def scenario(seed: int, index: int, kind: str = "") -> str:
+    rng = random.Random(f"{kind}/{seed}/{index}" if kind else f"{seed}/{index}")
+    drafts = kind == "drafts"
     block = rng.choice([16, 16, 16, 16, 32, 64])
-    model, groups = draw_model(rng, block)
+    model, groups = draw_chunked(rng, block) if kind == "chunked" else draw_model(rng, block)
     gpus = ["a100", "h100", "h200", "b200"]
     profile = None
     if drafts:
@@ -198,6 +209,9 @@ def scenario(seed: int, index: int, drafts: bool = False) -> str:
         # The backend of latent attention on Blackwell asks a device for memory when it is imported.
         gpus = gpus[:3] if latent else gpus
     args = draw_engine(rng, groups, block)
+    if kind == "chunked":
+        # Without layers that have a window upstream refuses a retention interval.
+        args.pop("prefix_cache_retention_interval", None)
     if drafts:
         profile = add_drafting(rng, args, config)
     step = {"base_us": rng.choice([100, 1_000, 7_300]), "per_token_us": rng.choice([0, 1, 13, 90])}
@@ -207,8 +221,8 @@ def scenario(seed: int, index: int, drafts: bool = False) -> str:
     longest_step = step["base_us"] + step["per_token_us"] * args["max_num_batched_tokens"]
     aborts = draw_aborts(rng, requests, longest_step)
     lines = [
-        f"# Drawn by generate.py --seed {seed}{' --drafts' if drafts else ''}, index {index}.",
-        f"name: {name(seed, index, drafts)}",
+        f"# Drawn by generate.py --seed {seed}{f' --{kind}' if kind else ''}, index {index}.",
+        f"name: {name(seed, index, kind)}",
         f"seed: {seed}",
         f"engine_args: {flow(args)}",
         f"gpu: {rng.choice(gpus)}",
@@ -223,8 +237,8 @@ def scenario(seed: int, index: int, drafts: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def name(seed: int, index: int, drafts: bool) -> str:
-    return f"random-{'drafts-' if drafts else ''}{seed}-{index:04}"
+def name(seed: int, index: int, kind: str) -> str:
+    return f"random-{f'{kind}-' if kind else ''}{seed}-{index:04}"
 
 
 def main() -> None:
@@ -232,12 +246,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--drafts", action="store_true", help="engines that draft, adapters and grammars")
+    parser.add_argument("--drafts", dest="kind", action="store_const", const="drafts", default="", help="engines that draft, adapters and grammars")
+    parser.add_argument("--chunked", dest="kind", action="store_const", const="chunked", help="models with layers that see a chunk of the context")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for index in range(options.count):
-        path = options.out / f"{name(options.seed, index, options.drafts)}.yaml"
-        path.write_text(scenario(options.seed, index, options.drafts))
+        path = options.out / f"{name(options.seed, index, options.kind)}.yaml"
+        path.write_text(scenario(options.seed, index, options.kind))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,17 @@ MODELS = {
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         **_HEADS,
     },
+    "tiny-llama4": {
+        "architectures": ["Llama4ForCausalLM"],
+        "model_type": "llama4_text",
+        "num_hidden_layers": 8,
+        "no_rope_layers": [1, 1, 1, 0] * 2,
+        "attention_chunk_size": 128,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 1,
+        "intermediate_size_mlp": 128,
+        **_HEADS,
+    },
     "tiny-qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_hidden_layers": 2, **_HEADS},
     "tiny-mla": {
         "architectures": ["DeepseekV3ForCausalLM"],

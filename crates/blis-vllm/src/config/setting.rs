@@ -177,6 +177,8 @@ pub enum Setting {
     VllmFlashinferAllreduceBackend,
     /// `VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE`
     VllmFlashinferWorkspaceBufferSize,
+    /// `VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE`
+    VllmAllowChunkedLocalAttnWithHybridKvCache,
     /// `VLLM_ALLREDUCE_USE_SYMM_MEM`
     VllmAllreduceUseSymmMem,
     /// `VLLM_ALLREDUCE_USE_FLASHINFER`
@@ -278,6 +280,7 @@ impl Setting {
         Setting::VllmFlashinferAutotuneSkipOps,
         Setting::VllmFlashinferAllreduceBackend,
         Setting::VllmFlashinferWorkspaceBufferSize,
+        Setting::VllmAllowChunkedLocalAttnWithHybridKvCache,
         Setting::VllmAllreduceUseSymmMem,
         Setting::VllmAllreduceUseFlashinfer,
         Setting::VllmUseNcclSymmMem,
@@ -373,6 +376,7 @@ impl Setting {
         "VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS",
         "VLLM_FLASHINFER_ALLREDUCE_BACKEND",
         "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE",
+        "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE",
         "VLLM_ALLREDUCE_USE_SYMM_MEM",
         "VLLM_ALLREDUCE_USE_FLASHINFER",
         "VLLM_USE_NCCL_SYMM_MEM",

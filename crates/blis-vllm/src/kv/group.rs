@@ -2,14 +2,15 @@
 //!
 //! upstream: vllm `v1/core/single_type_kv_cache_manager.py::SingleTypeKVCacheManager`, `FullAttentionManager`, `SlidingWindowManager`
 //!
-//! What layers that keep a state do otherwise stands in [`super::mamba`].
+//! What layers that keep a state do otherwise stands in [`super::mamba`], what those that see a chunk of the context do in
+//! [`super::chunked`].
 //!
 //! Left out: every other manager, blocks for externally computed tokens, the wider window of several drafting modules, tails kept for a request that is still
 //! being prefilled elsewhere.
 
 use super::chain::NodeId;
 use super::pool::BlockPool;
-use super::{BlockId, blocks_for};
+use super::{BlockId, blocks_for, chunked};
 use crate::request::Slot;
 
 /// How the layers of a group look back.
@@ -21,6 +22,11 @@ pub enum Attention {
     SlidingWindow {
         /// Tokens a query sees.
         window: u32,
+    },
+    /// The tokens of its own chunk of the context, the current one included.
+    Chunked {
+        /// Tokens of a chunk.
+        chunk: u32,
     },
     /// A state that stands for every earlier token.
     Mamba(MambaMode),
@@ -44,18 +50,26 @@ impl Attention {
         GroupConfig { attention: self, block_size }
     }
 
-    /// Tokens whose blocks the next one needs, itself included; absent where it needs all. The state of the last computed token
-    /// stands for all before it.
+    /// Tokens whose blocks the next one needs, itself included; absent where it needs all, or those of a chunk. The state of the last
+    /// computed token stands for all before it.
     pub(crate) const fn reach(self) -> Option<u32> {
         match self {
-            Self::Full | Self::Mamba(MambaMode::None) => None,
+            Self::Full | Self::Chunked { .. } | Self::Mamba(MambaMode::None) => None,
             Self::SlidingWindow { window } => Some(window),
             Self::Mamba(MambaMode::Align { .. }) => Some(2),
         }
     }
 
+    /// Whether every prefix of what can be resumed from can be resumed from too.
+    pub(super) const fn has_every_prefix(self) -> bool {
+        self.reach().is_none() && !matches!(self, Self::Chunked { .. })
+    }
+
     /// Tokens that the token after `computed` no longer sees.
     pub(crate) const fn skipped_tokens(self, computed: u32) -> u32 {
+        if let Self::Chunked { chunk } = self {
+            return chunked::start_of_chunk(computed, chunk);
+        }
         match self.reach() {
             None => 0,
             Some(reach) => (computed + 1).saturating_sub(reach),
@@ -68,6 +82,7 @@ impl Attention {
     pub const fn admission_cap(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> Option<u32> {
         match self {
             Self::Full | Self::Mamba(_) => None,
+            Self::Chunked { chunk } => Some(chunked::most_blocks(chunk, block_size, max_in_flight_tokens, max_model_len)),
             Self::SlidingWindow { window } => {
                 let held = (window - 1).saturating_add(max_in_flight_tokens);
                 let tokens = if held < max_model_len { held } else { max_model_len };
@@ -84,10 +99,12 @@ impl Attention {
     pub const fn blocks_per_request(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> u32 {
         match self {
             Self::Full => blocks_for(max_model_len, block_size),
-            Self::SlidingWindow { .. } => match self.admission_cap(block_size, max_in_flight_tokens, max_model_len) {
-                Some(cap) => cap,
-                None => blocks_for(max_model_len, block_size),
-            },
+            Self::SlidingWindow { .. } | Self::Chunked { .. } => {
+                match self.admission_cap(block_size, max_in_flight_tokens, max_model_len) {
+                    Some(cap) => cap,
+                    None => blocks_for(max_model_len, block_size),
+                }
+            }
             Self::Mamba(MambaMode::None) => 1,
             Self::Mamba(MambaMode::Align { checkpoints }) => 2 + checkpoints as u32,
         }
@@ -200,6 +217,9 @@ impl Group {
     /// The number of processed tokens at which the next block falls out of sight, given that `processed` have been accounted for.
     #[inline]
     pub const fn next_skip_at(&self, processed: u32) -> u32 {
+        if let Attention::Chunked { chunk } = self.attention {
+            return chunked::next_skip_at(processed, chunk, self.block_size);
+        }
         match self.attention.reach() {
             None => u32::MAX,
             Some(reach) => {
@@ -236,7 +256,7 @@ impl Group {
             Attention::Mamba(MambaMode::Align { checkpoints }) => {
                 missing.min(1 + u32::from(checkpoints && span.has_checkpoint(self.block_size)))
             }
-            Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(MambaMode::None) => missing,
+            Attention::Full | Attention::SlidingWindow { .. } | Attention::Chunked { .. } | Attention::Mamba(MambaMode::None) => missing,
         }
     }
 
@@ -272,7 +292,7 @@ impl Group {
         let first = match self.attention {
             // States lie between gaps.
             Attention::Mamba(_) => table[..skipped].iter().position(|block| !block.is_null()).unwrap_or(skipped),
-            Attention::Full | Attention::SlidingWindow { .. } => {
+            Attention::Full | Attention::SlidingWindow { .. } | Attention::Chunked { .. } => {
                 table[..skipped].iter().rposition(|block| block.is_null()).map_or(0, |last_null| last_null + 1)
             }
         };

@@ -34,15 +34,15 @@ impl Hit {
 #[derive(Debug)]
 pub struct Lookup {
     classes: Vec<Class>,
-    block_size: u32,
+    pub(super) block_size: u32,
     /// There is one group, whose hit needs no agreement.
     alone: bool,
 }
 
 #[derive(Debug)]
-struct Class {
+pub(super) struct Class {
     attention: Attention,
-    groups: Vec<usize>,
+    pub(super) groups: Vec<usize>,
     /// The last block of a hit is left to be computed again.
     drops: bool,
 }
@@ -60,7 +60,7 @@ impl Lookup {
                 None => classes.push(Class { attention: group.attention, groups: vec![index], drops: group.drops() }),
             }
         }
-        classes.sort_by_key(|class| class.attention.reach().is_some());
+        classes.sort_by_key(|class| !class.attention.has_every_prefix());
         Self { classes, block_size, alone: groups.len() == 1 }
     }
 
@@ -77,13 +77,13 @@ impl Lookup {
         let mut full_tokens = None;
         // Every class accepts the candidate or shortens it; a shortened candidate is tried again on the classes before. With full
         // attention and one window, the window's answer is final, since full attention has every shorter prefix too.
-        let one_pass = self.classes.len() == 2 && self.classes[0].attention.reach().is_none();
+        let one_pass = self.classes.len() == 2 && self.classes[0].attention.has_every_prefix();
         // Classes that have left out their last block for the present candidate: they do so once, having looked one block further.
         let mut left_out = vec![false; if self.classes.iter().any(|class| class.drops) { self.classes.len() } else { 0 }];
         loop {
             let mut candidate = tokens;
             for (index, class) in self.classes.iter().enumerate() {
-                if let (None, Some(found)) = (class.attention.reach(), full_tokens) {
+                if let (true, Some(found)) = (class.attention.has_every_prefix(), full_tokens) {
                     candidate = candidate.min(found);
                     continue;
                 }
@@ -96,7 +96,7 @@ impl Lookup {
                 } else if found < candidate {
                     left_out.fill(false);
                 }
-                if class.attention.reach().is_none() {
+                if class.attention.has_every_prefix() {
                     full_tokens = Some(found);
                 }
                 candidate = found;
@@ -109,7 +109,7 @@ impl Lookup {
             }
         }
         let kept = (tokens / self.block_size) as usize;
-        for class in self.classes.iter().filter(|class| class.attention.reach().is_none()) {
+        for class in self.classes.iter().filter(|class| class.attention.has_every_prefix()) {
             class.groups.iter().for_each(|group| hit.blocks[*group].truncate(kept));
         }
         hit.tokens = tokens;
@@ -118,9 +118,10 @@ impl Lookup {
 
     /// The longest prefix of at most `limit` tokens that the groups of a class have, less its last block where that is dropped.
     fn find_in(&self, class: &Class, sought: Sought<'_>, limit: u32, drops: bool, hit: &mut Hit) -> u32 {
-        let found = match class.attention.reach() {
-            None => self.find_full(class, sought, limit, hit),
-            Some(reach) => {
+        let found = match (class.attention, class.attention.reach()) {
+            (Attention::Chunked { chunk }, _) => self.find_chunk(class, chunk, sought, limit, hit),
+            (Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(_), None) => self.find_full(class, sought, limit, hit),
+            (Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(_), Some(reach)) => {
                 let need = Group::blocks_for_hit(reach, self.block_size) + u32::from(drops);
                 self.find_window(class, need as usize, sought, limit, hit)
             }
@@ -179,13 +180,13 @@ impl Lookup {
 
 /// What is looked for, and where.
 #[derive(Debug, Clone, Copy)]
-struct Sought<'a> {
-    pool: &'a BlockPool,
-    contents: &'a [NodeId],
+pub(super) struct Sought<'a> {
+    pub(super) pool: &'a BlockPool,
+    pub(super) contents: &'a [NodeId],
 }
 
 impl Class {
-    fn all_have(&self, pool: &BlockPool, content: NodeId) -> bool {
+    pub(super) fn all_have(&self, pool: &BlockPool, content: NodeId) -> bool {
         self.groups.iter().all(|group| pool.find(content, *group).is_some())
     }
 }

@@ -93,7 +93,7 @@ impl AlignedSplit {
     pub fn of(mut groups: impl Iterator<Item = (Attention, u32)>) -> Option<Self> {
         let rule = |(attention, block_size)| match attention {
             Attention::Mamba(MambaMode::Align { checkpoints }) => Some(Self { block_size, checkpoints }),
-            Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(MambaMode::None) => None,
+            Attention::Full | Attention::SlidingWindow { .. } | Attention::Chunked { .. } | Attention::Mamba(MambaMode::None) => None,
         };
         groups.find_map(rule)
     }

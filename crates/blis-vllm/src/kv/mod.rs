@@ -1,11 +1,12 @@
 //! KV blocks: the pool, the identity of their contents, the block tables of each group, the prefix-cache look-up, and allocation.
 //!
 //! Reading order: [`chain`] (what a block holds), [`pool`] (which blocks are free, cached or in use), [`group`] (one group's block
-//! tables; [`mamba`]: of states), [`lookup`] (how much of a prompt is cached), [`manager`] (may this request have the slots it needs).
+//! tables; [`mamba`]: of states, [`chunked`]: of chunks), [`lookup`] (how much of a prompt is cached), [`manager`] (may this request have the slots it needs).
 //!
 //! Left out: pools shared with other tiers, partial blocks, copies on write, cross attention: the types cannot express them.
 
 pub mod chain;
+pub mod chunked;
 pub mod events;
 pub mod free_list;
 pub mod group;

@@ -18,7 +18,7 @@ pub struct LayerGroup {
     pub bytes_per_block: u64,
     /// Bytes of one block of its first layer on one rank.
     pub page_bytes: u64,
-    /// The window its layers compute with, which blocks may be kept beyond; absent for full attention.
+    /// The window its layers compute with, which blocks may be kept beyond; absent for full attention and for chunks.
     pub window: Option<u32>,
 }
 
@@ -94,23 +94,33 @@ pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool, packs: bool) -> Re
     Ok(groups)
 }
 
-/// One group with blocks for every token, where the layers differ only in one window.
+/// One group with blocks for every token, where the layers differ only in one window or one chunk.
 fn promote(layers: &[LayerKv], buckets: &[(GroupConfig, Vec<usize>)]) -> Result<Vec<LayerGroup>, KvSizingError> {
+    if !buckets.iter().any(|(config, _)| config.attention == Attention::Full) {
+        return Err(KvSizingError::CannotPromote);
+    }
     let mut windows = buckets.iter().filter_map(|(config, _)| window(config.attention));
-    let has_full = buckets.iter().any(|(config, _)| config.attention == Attention::Full);
-    match (has_full, windows.next(), windows.next()) {
-        (true, window, None) => {
-            let group = LayerGroup::new(layers, (0..layers.len()).collect(), Attention::Full.in_blocks(layers[0].block_size));
-            Ok(vec![LayerGroup { window, ..group }])
-        }
-        (true, _, Some(_)) => Err(KvSizingError::MixedWindows),
-        (false, ..) => Err(KvSizingError::CannotPromote),
+    let mut chunks = buckets.iter().filter_map(|(config, _)| chunk(config.attention));
+    let (window, chunk) = (windows.next(), chunks.next());
+    if windows.next().is_some() || chunks.next().is_some() {
+        return Err(KvSizingError::MixedWindows);
+    }
+    let group = LayerGroup::new(layers, (0..layers.len()).collect(), Attention::Full.in_blocks(layers[0].block_size));
+    // Layers of both kinds are described by the first of them.
+    let window = if chunk.is_some() { self::window(layers[0].attention) } else { window };
+    Ok(vec![LayerGroup { window, ..group }])
+}
+
+fn chunk(attention: Attention) -> Option<u32> {
+    match attention {
+        Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(_) => None,
+        Attention::Chunked { chunk } => Some(chunk),
     }
 }
 
 fn window(attention: Attention) -> Option<u32> {
     match attention {
-        Attention::Full | Attention::Mamba(_) => None,
+        Attention::Full | Attention::Chunked { .. } | Attention::Mamba(_) => None,
         Attention::SlidingWindow { window } => Some(window),
     }
 }

@@ -246,7 +246,7 @@ fn least_common_multiple(a: u32, b: u32) -> u32 {
 }
 
 fn retention(input: &SizingInput, groups: &[LayerGroup], block_size: u32) -> Result<Retention, KvSizingError> {
-    let has_window = groups.iter().any(|group| group.attention != Attention::Full);
+    let has_window = groups.iter().any(|group| matches!(group.attention, Attention::SlidingWindow { .. } | Attention::Mamba(_)));
     match input.prefix_cache_retention_interval {
         None => Ok(Retention::Dense),
         Some(0) => Ok(Retention::Replay),

@@ -4,6 +4,7 @@ use super::*;
 
 const FULL: Attention = Attention::Full;
 const WINDOW: Attention = Attention::SlidingWindow { window: 128 };
+const CHUNK: Attention = Attention::Chunked { chunk: 128 };
 
 fn layers(kinds: &[Attention]) -> Vec<LayerKv> {
     let layer = |(index, attention): (usize, &Attention)| LayerKv {
@@ -75,6 +76,26 @@ fn a_disabled_hybrid_manager_keeps_every_block_of_one_window() {
     let other = Attention::SlidingWindow { window: 64 };
     assert_eq!(group_layers(&layers(&[WINDOW, FULL, other]), true, false), Err(KvSizingError::MixedWindows));
     assert_eq!(group_layers(&layers(&[WINDOW, other]), true, false), Err(KvSizingError::CannotPromote));
+}
+
+#[test]
+fn chunks_share_blocks_among_themselves_or_give_up_their_own() {
+    assert_eq!(grouped(&[CHUNK, CHUNK, CHUNK, FULL]), [vec![0], vec![1], vec![2], vec![3]]);
+    let promoted = |kinds: &[Attention]| group_layers(&layers(kinds), true, false);
+    let one = promoted(&[CHUNK, CHUNK, FULL]).unwrap();
+    assert_eq!((one.len(), one[0].layers.len(), one[0].attention, one[0].window), (1, 3, FULL, None));
+    assert_eq!(promoted(&[WINDOW, CHUNK, FULL]).unwrap()[0].window, Some(128), "the first layer speaks for all");
+    let other = Attention::Chunked { chunk: 64 };
+    assert_eq!(promoted(&[CHUNK, FULL, other]), Err(KvSizingError::MixedWindows));
+    assert_eq!(promoted(&[CHUNK, WINDOW]), Err(KvSizingError::CannotPromote));
+}
+
+#[test]
+fn a_request_takes_a_chunk_and_what_is_in_flight_of_layers_with_chunks() {
+    let mut stated = input(&[CHUNK, FULL], 1 << 30);
+    assert_eq!(size(&stated).unwrap().blocks_per_request, (128 + 256) / 16 + 1024 / 16);
+    stated.prefix_cache_retention_interval = Some(64);
+    assert_eq!(size(&stated), Err(KvSizingError::RetentionWithoutWindow));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The KV caches of the layers, as sizing and the plan see them.
 //!
-//! upstream: vllm `v1/kv_cache_interface.py::FullAttentionSpec`, `SlidingWindowSpec`, `MLAAttentionSpec`
+//! upstream: vllm `v1/kv_cache_interface.py::FullAttentionSpec`, `SlidingWindowSpec`, `ChunkedLocalAttentionSpec`, `MLAAttentionSpec`
 //!
 //! Latent attention has one key head, whole on every rank: more ranks do not make its cache smaller.
 
-use blis_contracts::model::{Attention as Kind, ModelGraph};
+use blis_contracts::model::{Attention as Kind, LayerBlock, ModelGraph};
 use blis_contracts::plan::KvGroup;
 use blis_contracts::units::{BytesPerRank, Tokens};
 
@@ -28,7 +28,7 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
         return compressed_kv::layers(site);
     }
     let block_size = site.resolved.cache.block_size;
-    let layer = |(index, block): (usize, &blis_contracts::model::LayerBlock)| {
+    let layer = |(index, block): (usize, &LayerBlock)| {
         if let Some(state) = recurrent::state(site, index, &block.attention) {
             return vec![state];
         }
@@ -38,7 +38,11 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
             Kind::Latent(attention) => (u64::from(attention.cached()), None),
             Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => unreachable!("handled by other files"),
         };
-        let kind = window.map_or(Attention::Full, |window| Attention::SlidingWindow { window });
+        let kind = match (window, chunk(block)) {
+            (Some(window), _) => Attention::SlidingWindow { window },
+            (None, Some(chunk)) => Attention::Chunked { chunk },
+            (None, None) => Attention::Full,
+        };
         let token_bytes = match &block.attention {
             Kind::Latent(attention) if attention.selection.is_some() => selected::entry_bytes(site, attention),
             Kind::GroupedQuery(_) | Kind::Latent(_) | Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => {
@@ -62,6 +66,14 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
         keys.into_iter().chain([own]).collect::<Vec<_>>()
     };
     site.model.layers().enumerate().flat_map(layer).collect()
+}
+
+/// Tokens of the chunk that a layer's queries see.
+fn chunk(block: &LayerBlock) -> Option<u32> {
+    match &block.attention {
+        Kind::GroupedQuery(attention) => attention.chunk,
+        Kind::Latent(_) | Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => None,
+    }
 }
 
 /// The groups of layers that share block tables, and for each cache the index of its group.

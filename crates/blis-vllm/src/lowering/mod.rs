@@ -34,7 +34,7 @@ mod weights;
 mod tests;
 
 use blis_contracts::chip::Chip;
-use blis_contracts::model::ModelGraph;
+use blis_contracts::model::{Attention, ModelGraph};
 use blis_contracts::plan::PoolPlan;
 
 use crate::config::Resolved;
@@ -95,5 +95,16 @@ pub enum LoweringError {
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
     recurrent::check(model)?;
+    check_chunks(model)?;
     pool::plan(&site::Site::new(model, resolved, chip)?)
+}
+
+/// Kernels that read a chunk of the context are not lowered.
+fn check_chunks(model: &ModelGraph) -> Result<(), LoweringError> {
+    let chunked = |attention: &Attention| matches!(attention, Attention::GroupedQuery(attention) if attention.chunk.is_some());
+    if model.layers().any(|block| chunked(&block.attention)) {
+        let reason = "attends within chunks of the context (ChunkedLocalAttention)".to_owned();
+        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 //! `setup` (the engine it asks for), [`run`] (the clock), `recorder` (the lines).
 
 mod block_sparse;
+mod chunked;
 mod compressed;
 mod model;
 mod recorder;

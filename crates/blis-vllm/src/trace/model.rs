@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::setup::SetupError;
-use super::{block_sparse, compressed};
+use super::{block_sparse, chunked, compressed};
 use crate::kv_sizing::LayerKv;
 
 pub(super) const PLAIN: MatmulFormat = MatmulFormat { weights: FormatName::Bf16, activations: FormatName::Bf16 };
@@ -28,6 +28,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
     match config.get("model_type").and_then(Value::as_str).unwrap_or_default() {
         "deepseek_v4" => return compressed::graph(&config, &count),
         block_sparse::MODEL_TYPE => return block_sparse::graph(&count),
+        chunked::MODEL_TYPE => return chunked::graph(&config, &count),
         _ => {}
     }
     let (architecture, has_window) = architecture(&config)?;
@@ -347,10 +348,11 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
         Some("tiny-dsa") => tiny_selecting(),
         Some("tiny-delta") => tiny_delta(),
         Some("tiny-mamba2") => tiny_mamba2(),
+        Some("tiny-llama4") => chunked::tiny(),
         Some("tiny-dsv4") => compressed::tiny(),
         Some("tiny-m3") if keys.is_empty() => block_sparse::tiny(),
         Some(other) => {
-            let known = "tiny-llama, tiny-gptoss, tiny-qwen3, tiny-mla, tiny-dsa, tiny-delta, tiny-mamba2, tiny-dsv4, and tiny-m3 as it is";
+            let known = "tiny-llama, tiny-gptoss, tiny-llama4, tiny-qwen3, tiny-mla, tiny-dsa, tiny-delta, tiny-mamba2, tiny-dsv4, and tiny-m3 as it is";
             return Err(SetupError::model(format!("unknown preset {other:?}; known are {known}")));
         }
     };

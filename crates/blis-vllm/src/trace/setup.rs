@@ -197,9 +197,10 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     let mut layers = kv_layers(&graph, &resolved, &chip)?;
     model::name_layers(&graph, &mut layers);
     if method.is_some()
-        && (layers.len() != graph.layer_count() || layers.iter().any(|layer| matches!(layer.attention, Attention::Mamba(_))))
+        && (layers.len() != graph.layer_count()
+            || layers.iter().any(|layer| matches!(layer.attention, Attention::Mamba(_) | Attention::Chunked { .. })))
     {
-        return Err(SetupError::speculation(": drafting over states, or over layers with several caches, is not modelled"));
+        return Err(SetupError::speculation(": drafting over states, chunks, or layers with several caches is not modelled"));
     }
     layers.extend(method.iter().flat_map(|method| method.layers(&layers)).collect::<Vec<_>>());
     let names: Vec<String> = layers.iter().map(|layer| layer.name.clone()).collect();
@@ -235,6 +236,7 @@ fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, (name
             Attention::Full => "full_attention",
             Attention::SlidingWindow { .. } if latent => "sliding_window_mla",
             Attention::SlidingWindow { .. } => "sliding_window",
+            Attention::Chunked { .. } => "chunked_local_attention",
             Attention::Mamba(_) => "mamba",
         },
         block_size: group.block_size,

@@ -10,7 +10,7 @@ use super::Machine;
 use super::cache::DEFAULT_BLOCK_SIZE;
 use super::ledger::Ledger;
 use super::model::{attentions, latent_attention, recurrent};
-use super::{block_sparse, compressed, latent, selected};
+use super::{block_sparse, chunked, compressed, latent, selected};
 use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{AttentionSettings, CacheSettings};
@@ -45,12 +45,6 @@ pub(super) fn resolve(
             latent::resolve(ledger, machine, cache, attention)
         };
     }
-    if attentions(machine.model).any(|attention| attention.chunk.is_some()) {
-        return Err(ConfigError::Refused(
-            "layers of this model attend within chunks (ChunkedLocalAttentionSpec); their ChunkedLocalAttentionManager is not modelled"
-                .to_owned(),
-        ));
-    }
     latent::refuse_its_settings(ledger)?;
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;
     let trtllm = ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention);
@@ -83,7 +77,7 @@ pub(super) fn resolve(
         None => ledger.derive(Setting::AttentionBackend, backend, format!("first valid of {}", names(priorities(need.capability)))),
     }
     let flash_attn_version = flash_attn_version(need, Some(need.head_size));
-    let support = graph_support(backend, need, machine);
+    let support = if chunked::applies(machine) { GraphSupport::Never } else { graph_support(backend, need, machine) };
     let block_sparse = block_sparse::resolve(ledger, machine, ranks, cache)?;
     Ok(AttentionSettings {
         backend,

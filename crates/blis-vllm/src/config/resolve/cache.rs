@@ -7,8 +7,8 @@
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{Attention, ModelGraph};
 
-use super::Machine;
 use super::ledger::Ledger;
+use super::{Machine, chunked};
 use crate::config::choices::{HashAlgo, KvCacheDtype};
 use crate::config::error::ConfigError;
 use crate::config::resolved::CacheSettings;
@@ -21,8 +21,6 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<C
     let block_size = u32::try_from(stated.unwrap_or(DEFAULT_BLOCK_SIZE))
         .map_err(|_| ConfigError::Refused(format!("--block-size {}: no kernel reads such blocks", stated.unwrap_or_default())))?;
     let enable_prefix_caching = ledger.flag_or(Setting::EnablePrefixCaching, true, "generative decoders support prefix caching");
-    let hybrid_rule = "nothing in this configuration needs it off";
-    let disable_hybrid_kv_cache_manager = ledger.flag_or(Setting::DisableHybridKvCacheManager, false, hybrid_rule);
     Ok(CacheSettings {
         max_model_len,
         max_model_len_fits_memory,
@@ -36,7 +34,7 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<C
         enable_prefix_caching,
         prefix_caching_hash_algo: ledger.choice(Setting::PrefixCachingHashAlgo, HashAlgo::named),
         prefix_cache_retention_interval: retention(ledger)?,
-        disable_hybrid_kv_cache_manager,
+        disable_hybrid_kv_cache_manager: chunked::disables_hybrid(ledger, machine)?,
         states: None,
     })
 }

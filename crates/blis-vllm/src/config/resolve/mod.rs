@@ -8,6 +8,7 @@ mod attention;
 mod batch;
 mod block_sparse;
 mod cache;
+mod chunked;
 mod compile;
 mod compressed;
 mod graphs;
@@ -107,6 +108,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
     let scheduler = batch::resolve(&mut ledger, machine, start, cache.max_model_len)?;
     let attention = attention::resolve(&mut ledger, machine, tensor_parallel_size, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
+    chunked::check_blocks(machine, &cache)?;
     hybrid::resolve(&mut ledger, machine, (tensor_parallel_size, dtype), &attention, &scheduler, &mut cache)?;
     let compilation = compile::resolve(&mut ledger, (machine, start), tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;

@@ -1,6 +1,7 @@
 //! One `check` over a launch line, a model and a chip; a new case is a line of a table.
 
 mod block_sparse;
+mod chunked;
 mod errors;
 mod former;
 mod fuzz;
