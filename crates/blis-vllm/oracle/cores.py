@@ -95,6 +95,8 @@ class OutputQueue:
         else:
             self.core.deployment.clients[client].receive(outputs)
             self.kept.append(item)
+            if self.core.deployment.front_end:
+                self.core.deployment.front_end.receive(outputs)
 
     def empty(self) -> bool:
         return not self.kept
@@ -295,7 +297,7 @@ class Deployment:
         self.launches, self.sums = Meeting(self.turns, size), Meeting(self.turns, size)
         self.device_free_us = 0
         self.routes: list = []
-        self.sent = False
+        self.sent, self.front_end = False, None
         self.coordinator = Coordinator(self)
         self.clients: list = []
         self.cores: list = []
@@ -318,6 +320,8 @@ class Deployment:
         turn = 0
         for at_us, is_abort, _, event in sorted(adds + aborts, key=lambda event: event[:3]):
             self.clock.advance_to(at_us)
+            if self.front_end:
+                engine.tell(self.front_end, event, self.request)
             if is_abort:
                 for client in self.clients:
                     finish(client.abort_requests_async([event.id]))
@@ -357,9 +361,12 @@ def all_reduce(tensor, op=None, group=None) -> None:
     tensor.copy_(sum(core.deployment.sums.meet(core.engine_index, tensor.clone())))
 
 
-def run(scenario: scenarios.Scenario, config, clients: int) -> list[str]:
+def run(scenario: scenarios.Scenario, config, clients: int, front_end=None) -> list[str]:
     """The trace of one scenario with several cores: the header, then the lines of each core."""
     deployment = Deployment(scenario, config, clients)
+    if front_end:
+        assert clients == 1, "several front ends count apart from each other"
+        deployment.front_end = front_end(config, deployment.size, deployment.clock)
     engine.world.install_clock(deployment.clock)
     zmq = SimpleNamespace(
         XPUB=1, PULL=2, POLLIN=1, LAST_ENDPOINT=3, Context=SimpleNamespace, Poller=lambda: SimpleNamespace(

@@ -429,6 +429,8 @@ class ArrivalFeed:
             self.announced += 1
             if is_abort:
                 self.core.aborts_queue.put_nowait([event.id])
+            if self.core.front_end:
+                tell(self.core.front_end, event, self.core.engine_request)
 
     def abort_outlives(self, request_id: str) -> bool:
         """Whether an abort that was meant for an earlier request of this name would still hit the one just taken."""
@@ -453,6 +455,27 @@ class ArrivalFeed:
         if is_abort:
             return EngineCoreRequestType.ABORT, [event.id]
         return EngineCoreRequestType.ADD, self.core.preprocess_add_request(self.core.engine_request(event))
+
+
+def tell(front_end, event, engine_request) -> None:
+    """An event reaches the front end that counts."""
+    if isinstance(event, scenarios.Request):
+        front_end.add(engine_request(event))
+    else:
+        front_end.abort(event.id)
+
+
+class Outputs(queue.Queue):
+    """The output socket of a lone core: the front end that counts reads at once."""
+
+    def __init__(self, core: "OracleCore") -> None:
+        super().__init__()
+        self.core = core
+
+    def put_nowait(self, item) -> None:
+        super().put_nowait(item)
+        if self.core.front_end:
+            self.core.front_end.receive(item[1])
 
 
 def engine_request(request: scenarios.Request, max_model_len: int) -> EngineCoreRequest:
@@ -490,6 +513,8 @@ def adapter(number: int | None) -> LoRARequest | None:
 class OracleCore(EngineCoreProc):
     """EngineCoreProc without sockets; the overrides call upstream's methods and note what they see."""
 
+    front_end = None  # who counts, where metrics are recorded
+
     def __init__(self, vllm_config, scenario: scenarios.Scenario, clock: world.Clock) -> None:
         self.clock = clock
         self.recorder = trace.Recorder(self)
@@ -499,7 +524,7 @@ class OracleCore(EngineCoreProc):
         self.process_input_queue_block = True
         self.publish_dp_lb_stats = False
         self.enable_fault_tolerance = False
-        self.output_queue = queue.Queue()
+        self.output_queue = Outputs(self)
         EngineCore.__init__(self, vllm_config, ScriptedExecutor, log_stats=True)
         self.model_executor.core = self
         grammar.install(self.structured_output_manager, clock)
@@ -548,6 +573,8 @@ class OracleCore(EngineCoreProc):
         while not self.output_queue.empty():
             outputs.append(self.output_queue.get_nowait()[1])
         self.recorder.end(outputs)
+        if self.front_end:
+            self.front_end.returned(self.recorder.step + 1)
         self.input_queue.announce()
         moved = executed or self.recorder.progressed
         self.quiet_calls = 0 if moved else self.quiet_calls + 1
@@ -600,19 +627,22 @@ def resolve_in(directory: Path, files: dict[str, str], engine_args: dict, gpu: d
     return EngineArgs(model=str(directory), skip_tokenizer_init=True, **engine_args).create_engine_config(usage)
 
 
-def run(scenario: scenarios.Scenario) -> list[str]:
-    """The trace of one scenario, as lines."""
+def run(scenario: scenarios.Scenario, front_end=None) -> list[str]:
+    """The trace of one scenario, as lines; `front_end` makes who counts, from the configuration, the number of cores and the clock."""
     gpu = world.GPUS[scenario.gpu] if isinstance(scenario.gpu, str) else scenario.gpu
     arguments = dict(scenario.engine_args)
     # The launcher's argument, one front end for each core by default; the engine's arguments do not have it.
     clients = arguments.pop("api_server_count", arguments.get("data_parallel_size", 1))
+    if front_end:
+        arguments["served_model_name"] = ["scenario"]
     config = resolve(scenario.model, arguments, gpu)
     ScriptedExecutor.scenario, ScriptedExecutor.kv_bytes = scenario, scenario.kv_bytes
     if config.parallel_config.data_parallel_size > 1:
         import cores
 
-        return cores.run(scenario, config, clients)
+        return cores.run(scenario, config, clients, front_end)
     core = OracleCore(config, scenario, world.install_clock())
+    core.front_end = front_end and front_end(config, 1, core.clock)
     observe_preemptions(core.recorder.preempted)
     observe_events(core.recorder.published)
     core.recorder.header(scenario)

@@ -34,6 +34,7 @@ def release() -> str:
 RECORDS = {
     "dispatch.json.gz": "dispatch.py",
     "hashes.json": "hashes.py",
+    "metrics.json.gz": "metrics.py",
     "rejections.json": "rejections.py",
     "resolution.json": "resolve.py --configs CONFIGS",
     "rows.json": "rows.py --configs CONFIGS",

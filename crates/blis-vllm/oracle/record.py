@@ -6,6 +6,7 @@ Each scenario runs in a forked child of one warmed process, so that no cache of 
 import argparse
 import gc
 import gzip
+import json
 import os
 import sys
 import traceback
@@ -40,6 +41,26 @@ def start(path: Path, out: Path, compress: bool) -> int:
             sys.stderr.flush()
             os._exit(1)
     return child
+
+
+def apart(recorder, *arguments) -> dict:
+    """Records in a child, so that nothing of one recording reaches the next."""
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with os.fdopen(send, "w") as pipe:
+                json.dump(recorder(*arguments), pipe)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(send)
+    with os.fdopen(receive) as pipe:
+        answer = pipe.read()
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+        raise RuntimeError(f"{arguments} cannot be recorded")
+    return json.loads(answer)
 
 
 def main() -> int:

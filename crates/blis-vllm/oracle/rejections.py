@@ -8,13 +8,13 @@ whether some case reaches it; what none reaches is listed by name, so that the l
 import argparse
 import ast
 import json
-import os
 import sys
 import traceback
 from pathlib import Path
 
 import engine  # first: the fake platform must be in place before any other vllm import
 import mocks
+import record
 import scenario as scenarios
 import world
 
@@ -110,21 +110,6 @@ def refusal(arguments: dict) -> dict:
     return {"said": None, "kind": None, "places": []}
 
 
-def apart(arguments: dict) -> dict:
-    """In a child, so that nothing of one case reaches the next."""
-    receive, send = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with os.fdopen(send, "w") as pipe:
-            json.dump(refusal(arguments), pipe)
-        os._exit(0)
-    os.close(send)
-    with os.fdopen(receive) as pipe:
-        answer = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(answer)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="record what upstream refuses")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("rejections.json"))
@@ -133,7 +118,7 @@ def main() -> None:
     mocks.audit()
     known, rows, reached = branches(), [], set()
     for arguments in CASES:
-        answer = apart(arguments)
+        answer = record.apart(refusal, arguments)
         hit = sorted({known[place] for place in answer.pop("places") if place in known})
         reached |= set(hit)
         rows.append({"args": arguments, **answer, "branches": hit})

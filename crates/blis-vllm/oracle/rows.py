@@ -11,7 +11,6 @@ import json
 import os
 import re
 import sys
-import traceback
 from pathlib import Path
 
 # Steps run as written: nothing is compiled, and the mode changes no product.
@@ -19,6 +18,7 @@ os.environ["TORCHDYNAMO_DISABLE"] = "1"
 
 import meta  # first: the stand-ins must be in place before any other vllm import
 import mocks
+import record as recording
 import weights
 
 import torch
@@ -149,7 +149,7 @@ def main() -> int:
     cases, failed = [], []
     for case in [(*case, tokens) for case in CASES for tokens in TOKENS]:
         try:
-            cases.append(weights.apart(record, *case, options.configs))
+            cases.append(recording.apart(record, *case, options.configs))
         except RuntimeError as error:
             failed.append(str(error))
     body = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)

@@ -12,14 +12,13 @@ configuration at the source is not one that upstream reads is listed in UNREADAB
 import argparse
 import gzip
 import json
-import os
 import re
 import sys
-import traceback
 from pathlib import Path
 
 import meta  # first: the stand-ins must be in place before any other vllm import
 import mocks
+import record as recording
 
 import yaml
 
@@ -91,26 +90,6 @@ def record(name: str, files: dict[str, str], gpu: str, ranks: int, expert_parall
     }
 
 
-def apart(recorder, *arguments) -> dict:
-    """Records in a child, so that nothing of one model reaches the next."""
-    receive, send = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            with os.fdopen(send, "w") as pipe:
-                json.dump(recorder(*arguments), pipe)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    os.close(send)
-    with os.fdopen(receive) as pipe:
-        answer = pipe.read()
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
-        raise RuntimeError(f"{arguments[0]} on {arguments[-3:]} cannot be recorded")
-    return json.loads(answer)
-
-
 def cases(only: str | None, configs: Path, ranks_of: list[int]):
     for name in sorted(path.name for path in CATALOG.iterdir() if (path / "model.yaml").exists()):
         if name in UNREADABLE or (only and only not in name):
@@ -137,7 +116,7 @@ def main() -> int:
     rows, failed = [], []
     for case in cases(options.only, options.configs, options.ranks):
         try:
-            rows.append(apart(record, *case))
+            rows.append(recording.apart(record, *case))
         except RuntimeError as error:
             failed.append(str(error))
     content = json.dumps({"unreadable": UNREADABLE, "rows": rows}, separators=(",", ":"))

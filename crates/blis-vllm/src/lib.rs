@@ -12,6 +12,7 @@ pub mod engine;
 pub mod kv;
 pub mod kv_sizing;
 pub mod lowering;
+pub mod metrics;
 pub mod request;
 pub mod sched;
 pub mod startup;

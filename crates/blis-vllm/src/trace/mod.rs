@@ -1,11 +1,12 @@
 //! The port's own trace of an oracle scenario, in the format the oracle records upstream's in (`oracle/FORMAT.md`).
 //!
 //! The engine is driven through the same trait as by the simulator; a recorder reads its state. Reading order: [`scenario`] (the file),
-//! `setup` (the engine it asks for), [`run`] (the clock), `recorder` (the lines).
+//! `setup` (the engine it asks for), [`run`] (the clock), `recorder` (the lines), [`metrics()`] (what a scrape reads).
 
 mod block_sparse;
 mod chunked;
 mod compressed;
+mod metrics;
 mod model;
 mod recorder;
 pub mod scenario;
@@ -28,6 +29,7 @@ use crate::engine::VllmEngine;
 use crate::engine::recorder::Recorder;
 use crate::kv::events::{Naming, TokenIds};
 use crate::sched::features::{Features, Grammar, RequestFeatures};
+pub use metrics::{Snapshot, metrics};
 use recorder::{CoreOfTrace, TraceRecorder};
 use scenario::{Scenario, ScenarioRequest};
 use setup::Setup;
@@ -40,7 +42,7 @@ pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Resul
     let first = serde_json::to_string(&header).expect("a header has only text keys");
     let cores = parts.cores.count;
     let lines: Vec<Rc<RefCell<Vec<String>>>> = (0..cores).map(|_| Rc::default()).collect();
-    let mut events = events(scenario);
+    let events = events(scenario);
     let names = events.names.clone();
     let (groups, asynchronous, lockstep) = (parts.kv.groups.len(), parts.scheduler.async_scheduling, parts.cores.lockstep.is_some());
     let grammars = scenario.requests.iter().any(|request| request.grammar.is_some());
@@ -48,9 +50,26 @@ pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Resul
         let core = CoreOfTrace { index: (cores > 1).then_some(index), lockstep, grammars };
         Box::new(TraceRecorder::new(names.clone(), groups, asynchronous, core, Rc::clone(lines)))
     });
-    let features = Features { requests: events.features(scenario), ..features };
-    let mut engine = VllmEngine::new(parts).with_features(&features).with_recorders(recorders);
-    if let Some(naming) = naming {
+    let recorders: Vec<_> = recorders.collect();
+    let made = Setup { parts, features, header, naming };
+    let routes = drive(scenario, made, events, recorders, &mut |_, _| {}, each_step);
+    let routes = (cores > 1).then(|| serde_json::json!({ "routes": routes }).to_string());
+    Ok(std::iter::once(first).chain(lines.iter().flat_map(|lines| lines.take())).chain(routes).collect())
+}
+
+/// Drives an engine through a scenario's events; answers which core each request went to. `tell` hears of an event as it happens,
+/// `each_step` sees the engine between two instants.
+fn drive(
+    scenario: &Scenario,
+    made: Setup,
+    mut events: Events,
+    recorders: Vec<Box<dyn Recorder>>,
+    tell: &mut dyn FnMut(SimTime, &Input),
+    each_step: &mut dyn FnMut(&VllmEngine),
+) -> Vec<(String, u32)> {
+    let features = Features { requests: events.features(scenario), ..made.features };
+    let mut engine = VllmEngine::new(made.parts).with_features(&features).with_recorders(recorders);
+    if let Some(naming) = made.naming {
         let output = events.output_ids.clone();
         engine = engine.with_kv_events(&Naming { tokens: TokenIds { output, ..naming.tokens }, ..naming });
     }
@@ -61,17 +80,17 @@ pub fn run(scenario: &Scenario, each_step: &mut dyn FnMut(&VllmEngine)) -> Resul
     while let Some(now) = [events.next_time(), wake].into_iter().flatten().min() {
         while events.next_time() == Some(now) {
             let input = events.pop();
+            tell(now, &input);
             let request = if let Input::Request(request) = &input { Some(request.slot) } else { None };
             engine.deliver(now, input);
-            routes.extend(request.and_then(|slot| Some((names[slot.0 as usize].clone(), engine.core_of(slot)?))));
+            routes.extend(request.and_then(|slot| Some((events.names[slot.0 as usize].clone(), engine.core_of(slot)?))));
         }
         effects.clear();
         engine.advance(now, &mut world, &mut effects);
         wake = effects.wake_at;
         each_step(&engine);
     }
-    let routes = (cores > 1).then(|| serde_json::json!({ "routes": routes }).to_string());
-    Ok(std::iter::once(first).chain(lines.iter().flat_map(|lines| lines.take())).chain(routes).collect())
+    routes
 }
 
 /// Requests and aborts in order of time.

@@ -113,6 +113,9 @@ pub enum SetupError {
     /// Events would name blocks by further keys.
     #[error("engine_args.kv_events_config: events beside drafts or adapters are not modelled; leave one of them out")]
     EventsBeside,
+    /// A scrape would read series that are not modelled.
+    #[error("engine_args.{0}: the series that it adds or changes are not modelled; leave it out where metrics are asked for")]
+    Series(&'static str),
     /// The arguments do not resolve.
     #[error("engine_args: {0}")]
     Arguments(#[from] ConfigError),

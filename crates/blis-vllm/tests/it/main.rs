@@ -4,6 +4,7 @@ mod allocations;
 mod catalog;
 mod conformance;
 mod dispatch;
+mod metrics;
 mod rejections;
 mod rows;
 mod weights;
@@ -19,7 +20,7 @@ use blis_vllm::trace::scenario::Scenario;
 use flate2::read::GzDecoder;
 
 /// The corpus holds at least so many traces; fewer would mean that it was not found.
-const TRACES_MIN: usize = 646;
+const TRACES_MIN: usize = 647;
 
 /// The most lines of a trace that the quick replay takes, and how many such traces there must be.
 const SHORT_LINES_MAX: usize = 200;
@@ -34,6 +35,12 @@ fn recorded(path: &Path) -> Vec<String> {
     let file = File::open(path).expect("each scenario has a trace");
     GzDecoder::new(file).read_to_string(&mut text).expect("a trace is compressed text");
     text.lines().map(str::to_owned).collect()
+}
+
+/// A recorded scenario.
+fn scenario(name: &str) -> Scenario {
+    let path = oracle().join("scenarios").join(format!("{name}.yaml"));
+    Scenario::parse(name, &fs::read(path).expect("a listed file can be read")).expect("a recorded scenario is valid")
 }
 
 /// The first line that differs, told so that the reader sees where.
@@ -58,8 +65,7 @@ fn replay(is_wanted: &dyn Fn(&str, &[String]) -> bool, each_step: &mut dyn FnMut
             continue;
         }
         replayed += 1;
-        let scenario = Scenario::parse(name, &fs::read(path).expect("a listed file can be read")).expect("a recorded scenario is valid");
-        match run(&scenario, each_step) {
+        match run(&scenario(name), each_step) {
             Ok(found) => failures.extend(difference(&expected, &found).map(|text| format!("{name}: {text}"))),
             Err(error) => failures.push(format!("{name}: {error}")),
         }
