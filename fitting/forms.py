@@ -162,9 +162,9 @@ def collective(x, values):
 
 
 def stream(x, values):
-    """A kernel that only reads and writes."""
+    """A kernel that only reads and writes. Operands that the second-level cache holds may move faster than memory, by a gain."""
     c = Coefficients(values, x)
-    return c["floor"] + x["bytes"] / (x["bandwidth"] * c["memory_efficiency"])
+    return c["floor"] + x["bytes"] / (x["bandwidth"] * c["memory_efficiency"] * (1.0 + c.get("cache_gain", 0.0)))
 
 
 def sampling(x, values):
@@ -185,7 +185,6 @@ def stored(x, values):
     return values["base"] + values.get("per_rank", 0.0) * x["ranks"] + values.get("per_graph", 0.0) * x["graphs"]
 
 
-
 def recurrence(x, values):
     """A recurrence over prompts: rows walk their tokens one after the other, all of their states at once; where there are more
     states than the chip works on together, the work of all of them counts. `states` are those of a row."""
@@ -197,4 +196,13 @@ def recurrence(x, values):
     return c["latency"] + blend(c["sharpness"], walk, work)
 
 
-FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored)}
+def scan(x, values):
+    """A scan over chunks of prompts: `bytes` that kernels write and read one after the other, between which the longest row passes its
+    states from chunk to chunk. The gain is that of streams."""
+    c = Coefficients(values, x)
+    walk = c["walk_time"] * x["new"]
+    moved = x["bytes"] / (x["bandwidth"] * c["memory_efficiency"] * (1.0 + c.get("cache_gain", 0.0)))
+    return c["latency"] + blend(c["sharpness"], walk, moved)
+
+
+FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored, scan)}

@@ -3,7 +3,9 @@
 Tables time each kernel alone (`gdn_perf`), heads of 128 x 128 elements, states in 32 bits. The rule over prompts is FlashInfer's on Hopper
 and Blackwell, Triton's elsewhere; a row walks its chunks one after the other, so that one long prompt takes as long as several beside it until
 the chip is full. Decodes and convolutions only read and write. A100 has SGLang's rows alone, of the same Triton kernels, and none of the rule over
-prompts: L40S's stand in, in the same microseconds.
+prompts: L40S's stand in, in the same microseconds. Its convolution rows would move more than its memory can, and are not read: it has H100's
+share of the bandwidth. Where others' rates exceed the memory's, their operands lie in the second-level cache, which adds a gain.
+Mamba-2's kernels stand in `scan.py`.
 
 Held out: 16 and 24 value heads of one rank.
 """
@@ -11,8 +13,9 @@ Held out: 16 and 24 value heads of one rank.
 import numpy as np
 
 import forms
+import scan
 import source
-from entry import any_kernel, fitted, scope
+from entry import Report, any_kernel, fitted, scope
 from fit import Free
 
 VLLM, SGLANG = "vllm/0.24.0", "sglang/0.5.10"
@@ -20,6 +23,7 @@ HELD_HEADS = (16, 24)
 STATE = 128 * 128 * 4.0                        # bytes of one head's state in the tables
 RULE = "measured on the kernel of the same name in vLLM 0.24.0; its code is not shown unchanged up to the modelled release"
 ELSEWHERE = RULE + "; of L40S, as no rows exist on this chip"
+CARRIED = RULE + "; H100's share of the bandwidth, as this chip's rows would move more than its memory can"
 AMPERE = "measured as SGLang 0.5.10 calls the Triton kernel that the modelled engine calls too; another release"
 PROMPTS = {"chunk_gated_delta_rule_flashinfer": "flashinfer/gdn-prefill", "chunk_gated_delta_rule_triton": "triton/chunk-gated-delta-rule",
            "chunk_gated_delta_rule": "triton/chunk-gated-delta-rule"}
@@ -33,12 +37,14 @@ def entries(chip, wheel, report):
     table, reason = (wheel.table(chip, "linear_attention", SGLANG, "gdn_perf"), AMPERE) if chip == "a100-sxm" else (
         wheel.table(chip, "linear_attention", VLLM, "gdn_perf"), RULE)
     over_prompts = (wheel.table("l40s", "linear_attention", VLLM, "gdn_perf"), ELSEWHERE) if chip == "a100-sxm" else (table, reason)
-    made = [prompts(chip, *over_prompts, report), decodes(chip, table, reason, report),
-            convolution(chip, table, reason, report, "causal_conv1d_fn", "triton/causal-conv1d-fn"),
-            convolution(chip, table, reason, report, "causal_conv1d_update", "triton/causal-conv1d-update")]
+    update = decodes(chip, table, reason, report)
+    convolved = (wheel.table("h100", "linear_attention", VLLM, "gdn_perf"), CARRIED, Report()) if chip == "a100-sxm" else (table, reason, report)
+    made = [prompts(chip, *over_prompts, report), update, convolution(chip, *convolved, "causal_conv1d_fn", "triton/causal-conv1d-fn"),
+            convolution(chip, *convolved, "causal_conv1d_update", "triton/causal-conv1d-update")]
     yield from made
     for entry in made[:3]:
         yield dict(any_kernel(entry), name=f"any-{entry['primitive'].replace('.', '-')}")
+    yield from scan.entries(chip, wheel, report, update)
 
 
 def only(table, kernels):
@@ -69,6 +75,8 @@ def prompts(chip, table, reason, report):
 
 def stream(chip, table, inputs, head, reason, report):
     free = [Free("floor", "us", 2.0), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES)]
+    if head["primitive"] == "convolution" and scan.gains(table, inputs):
+        free = [free[0], *scan.cached(chip)]
     entry, _ = fitted(head, "recurrent", chip, forms.stream, table, inputs, held(table), free, report, clusters=clusters(table),
                       ranges=("bytes",), reason=reason)
     return entry
@@ -100,5 +108,5 @@ def convolution(chip, table, reason, report, name, kernel):
     width = 128.0 * (2.0 * table["num_k_heads"] + table["num_v_heads"])
     # Read and written in 16 bits; a decode also reads and writes what the convolution reaches back to.
     passes = 2.0 if name == "causal_conv1d_fn" else 8.0
-    inputs = {"bytes": tokens * width * 2.0 * passes, "bandwidth": source.facts(chip)["bandwidth"]}
+    inputs = {"bytes": tokens * width * 2.0 * passes, "bandwidth": source.facts("h100" if reason == CARRIED else chip)["bandwidth"]}
     return stream(chip, table, inputs, scope(kernel.replace("/", "-"), "convolution", kernel), reason, report)

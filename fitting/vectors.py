@@ -38,6 +38,7 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "recurrence": (("rows", "new", "tokens", "states"), {"token_time": "tokens"}, ("latency", "walk_time", "unit_time", "sharpness")),
     "gathered": (("requests", "queries", "entries", "comparisons", "entry_bytes", "entry_operations", "bandwidth", "peak"), {"query_time": "queries"},
                  ("latency", "request_time", "comparison_time", "memory_efficiency", "compute_efficiency", "sharpness")),
+    "scan": (("new", "bytes", "bandwidth"), {"memory_efficiency": "bytes"}, ("latency", "walk_time", "cache_gain", "sharpness")),
 }
 SMALL = {"query_time": 0.05, "walk_time": 0.1, "token_time": 0.002, "depth_time": 0.003, "unit_time": 0.05, "window_unit_time": 0.02, "tile_time": 0.05, "window_tile_time": 0.02, "key_time": 0.02,
          "expert_time": 0.05, "element_time": 0.005, "width_time": 3.0}

@@ -137,6 +137,8 @@ pub enum Primitive {
     RecurrentPrefill,
     /// The same for requests with one new token.
     RecurrentDecode,
+    /// A scan over chunks of prompts, whose states are passed from chunk to chunk.
+    RecurrentScan,
     /// The experts of a mixture, routing included, router projection not.
     MoeExperts,
     /// Layers that a second stream runs beside others: their time is hidden, the traffic of their weights is not.
@@ -161,7 +163,7 @@ pub enum Primitive {
 
 impl Primitive {
     /// Every primitive.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Gemm,
         Self::AttentionPrefill,
         Self::AttentionDecode,
@@ -175,6 +177,7 @@ impl Primitive {
         Self::Convolution,
         Self::RecurrentPrefill,
         Self::RecurrentDecode,
+        Self::RecurrentScan,
         Self::MoeExperts,
         Self::Beside,
         Self::AllReduce,
@@ -203,6 +206,7 @@ impl Primitive {
             Self::Convolution => "convolution",
             Self::RecurrentPrefill => "recurrent.prefill",
             Self::RecurrentDecode => "recurrent.decode",
+            Self::RecurrentScan => "recurrent.scan",
             Self::MoeExperts => "moe.experts",
             Self::Beside => "moe.beside",
             Self::AllReduce => "collective.all_reduce",
@@ -385,6 +389,13 @@ pub enum PrimitiveShape {
         heads: u32,
         /// Elements of one state.
         state_elements: u32,
+    },
+    /// A scan over chunks of prompts, whose states are written and read again.
+    Scan {
+        /// Bytes read and written for each token.
+        bytes_per_token: u64,
+        /// Bytes read and written for each row besides.
+        bytes_per_row: u64,
     },
     /// The experts of one layer.
     Moe {

@@ -160,13 +160,14 @@ impl PrefillClass {
         }
         let longest = *step.prefill.iter().max_by_key(|row| row.query)?;
         let inputs = self.row(longest);
-        if let Form::Recurrence(form) = self.operation.term.form() {
-            let tokens: u64 = step.prefill.iter().map(|row| u64::from(row.query)).sum();
-            let inputs = inputs.with(Input::Rows, step.prefill.len() as f64).with(Input::Tokens, tokens as f64);
+        let form = self.operation.term.form();
+        if matches!(form, Form::Recurrence(_) | Form::Scan(_)) {
+            let (rows, tokens) = (step.prefill.len() as f64, step.prefill.iter().map(|row| u64::from(row.query)).sum::<u64>() as f64);
+            let inputs = inputs.with(Input::Rows, rows).with(Input::Tokens, tokens).with(Input::Bytes, self.moved(rows, tokens));
             let extrapolated = self.operation.term.extrapolates(&inputs);
-            return Some(Priced { microseconds: f64::from(self.operation.count) * form.microseconds(&inputs), extrapolated, inputs });
+            return Some(Priced { microseconds: f64::from(self.operation.count) * form.price(&inputs), extrapolated, inputs });
         }
-        let Form::AttentionPrefill(form) = self.operation.term.form() else {
+        let Form::AttentionPrefill(form) = form else {
             // An entry that is not charged.
             return Some(Priced { microseconds: 0.0, extrapolated: false, inputs });
         };
@@ -179,6 +180,25 @@ impl PrefillClass {
         }
         let call = form.finish(&inputs, rows).total();
         Some(Priced { microseconds: f64::from(self.operation.count) * call, extrapolated, inputs })
+    }
+
+    /// Bytes that a scan moves.
+    fn moved(&self, rows: f64, tokens: f64) -> f64 {
+        match self.operation.shape {
+            PrimitiveShape::Scan { bytes_per_token, bytes_per_row } => tokens * bytes_per_token as f64 + rows * bytes_per_row as f64,
+            PrimitiveShape::Gemm { .. }
+            | PrimitiveShape::BatchedGemm { .. }
+            | PrimitiveShape::Attention { .. }
+            | PrimitiveShape::Latent { .. }
+            | PrimitiveShape::Traffic { .. }
+            | PrimitiveShape::Gathered { .. }
+            | PrimitiveShape::Scores { .. }
+            | PrimitiveShape::Recurrent { .. }
+            | PrimitiveShape::Moe { .. }
+            | PrimitiveShape::Collective { .. }
+            | PrimitiveShape::Stream { .. }
+            | PrimitiveShape::Sampling { .. } => 0.0,
+        }
     }
 
     fn row(&self, row: PrefillRow) -> Inputs {
@@ -202,6 +222,7 @@ fn window_of(shape: &PrimitiveShape) -> u32 {
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Recurrent { .. }
+        | PrimitiveShape::Scan { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }

@@ -54,6 +54,7 @@ fn widest_group(plan: &PoolPlan) -> Option<u32> {
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Recurrent { .. }
+        | PrimitiveShape::Scan { .. }
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
@@ -95,8 +96,9 @@ fn live_bytes(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> u64 {
             ACTIVATION_BYTES * (2 * hidden + u64::from(top_k) * (between + hidden))
         }
         PrimitiveShape::Collective { bytes_per_row, .. } => 2 * bytes_per_row,
+        // What it works in is taken when it first runs, of what start-up leaves free: no profile sees it.
+        PrimitiveShape::Scan { .. } | PrimitiveShape::Traffic { .. } => 0,
         PrimitiveShape::Stream { bytes_per_row } => bytes_per_row,
-        PrimitiveShape::Traffic { .. } => 0,
         // Logits in 16 bits and the 32-bit copy that is sampled from.
         PrimitiveShape::Sampling { vocabulary } => (ACTIVATION_BYTES + 4) * vocabulary,
     };

@@ -90,7 +90,10 @@ impl CostModel {
             }
             let target = match (layer.primitive, layer.rows) {
                 (Primitive::AttentionDecode | Primitive::LatentDecode, RowSet::Requests) => &mut decode,
-                (Primitive::AttentionPrefill | Primitive::LatentPrefill | Primitive::RecurrentPrefill, RowSet::Requests) => &mut prefill,
+                (
+                    Primitive::AttentionPrefill | Primitive::LatentPrefill | Primitive::RecurrentPrefill | Primitive::RecurrentScan,
+                    RowSet::Requests,
+                ) => &mut prefill,
                 (_, RowSet::Requests) => return Err(misfit(layer)),
                 (_, set) => {
                     let known = rows.iter().position(|(other, _)| *other == set).unwrap_or(rows.len());
@@ -151,6 +154,7 @@ fn fits(layer: &LoweredLayer) -> bool {
             matches!(layer.shape, PrimitiveShape::Scores { ratio, .. } if ratio > 0) && over_requests && layer.runs_for == RowRange::ALL
         }
         Primitive::RecurrentPrefill => matches!(layer.shape, PrimitiveShape::Recurrent { .. }) && over_requests,
+        Primitive::RecurrentScan => matches!(layer.shape, PrimitiveShape::Scan { .. }) && over_requests,
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
         Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter => {
             matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests
@@ -179,6 +183,7 @@ const fn reads_lists(primitive: Primitive) -> Option<bool> {
         | Primitive::Convolution
         | Primitive::RecurrentPrefill
         | Primitive::RecurrentDecode
+        | Primitive::RecurrentScan
         | Primitive::MoeExperts
         | Primitive::Beside
         | Primitive::AllReduce

@@ -47,6 +47,7 @@ impl Operation {
             | PrimitiveShape::Gathered { .. }
             | PrimitiveShape::Scores { .. }
             | PrimitiveShape::Recurrent { .. }
+            | PrimitiveShape::Scan { .. }
             | PrimitiveShape::Moe { .. }
             | PrimitiveShape::Stream { .. }
             | PrimitiveShape::Sampling { .. } => None,
@@ -87,7 +88,8 @@ impl Operation {
             | PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Gathered { .. }
             | PrimitiveShape::Scores { .. }
-            | PrimitiveShape::Recurrent { .. } => fixed,
+            | PrimitiveShape::Recurrent { .. }
+            | PrimitiveShape::Scan { .. } => fixed,
             PrimitiveShape::Moe { .. } => {
                 let placement = self.placement.as_ref().expect("work with experts has a placement");
                 let load = placement.busiest(rows);
@@ -112,6 +114,7 @@ fn placement(shape: &PrimitiveShape, balance: RoutingBalance) -> Option<Placemen
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Recurrent { .. }
+        | PrimitiveShape::Scan { .. }
         | PrimitiveShape::Attention { .. }
         | PrimitiveShape::Latent { .. }
         | PrimitiveShape::Traffic { .. }
@@ -138,6 +141,7 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
         | Primitive::Convolution
         | Primitive::RecurrentPrefill
         | Primitive::RecurrentDecode
+        | Primitive::RecurrentScan
         | Primitive::MoeExperts
         | Primitive::Beside
         | Primitive::AllReduce
@@ -160,6 +164,7 @@ fn format_label(shape: &PrimitiveShape) -> Option<String> {
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
         | PrimitiveShape::Recurrent { .. }
+        | PrimitiveShape::Scan { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
@@ -231,7 +236,7 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
         }
         PrimitiveShape::Collective { group, .. } => chip.with(Input::Ranks, f64::from(group)),
         PrimitiveShape::Traffic { bytes } => chip.with(Input::Bytes, bytes as f64),
-        PrimitiveShape::Stream { .. } => chip,
+        PrimitiveShape::Stream { .. } | PrimitiveShape::Scan { .. } => chip,
         PrimitiveShape::Sampling { vocabulary } => chip.with(Input::Vocabulary, vocabulary as f64),
     })
 }

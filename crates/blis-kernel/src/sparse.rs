@@ -44,6 +44,7 @@ impl Lists {
             | PrimitiveShape::Latent { .. }
             | PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Recurrent { .. }
+            | PrimitiveShape::Scan { .. }
             | PrimitiveShape::Moe { .. }
             | PrimitiveShape::Collective { .. }
             | PrimitiveShape::Stream { .. }

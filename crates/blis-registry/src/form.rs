@@ -114,6 +114,15 @@ const GATHERED: &[CoefficientSpec] = &[
     extra("comparison_time", Unit::Microseconds),
 ];
 
+/// What [`FormName::Scan`] reads.
+const SCAN: &[CoefficientSpec] = &[
+    LATENCY,
+    MEMORY_EFFICIENCY,
+    SHARPNESS,
+    required("walk_time", Unit::Microseconds, Kind::NonNegative),
+    extra("cache_gain", Unit::Ratio),
+];
+
 /// What [`FormName::Recurrence`] reads.
 const RECURRENCE: &[CoefficientSpec] = &[
     LATENCY,
@@ -166,6 +175,7 @@ impl FormName {
             }
             Self::Gathered => GATHERED,
             Self::Recurrence => RECURRENCE,
+            Self::Scan => SCAN,
             Self::Moe => {
                 const {
                     &[
@@ -179,7 +189,7 @@ impl FormName {
                 }
             }
             Self::Collective => &[],
-            Self::Stream => const { &[FLOOR, MEMORY_EFFICIENCY] },
+            Self::Stream => const { &[FLOOR, MEMORY_EFFICIENCY, extra("cache_gain", Unit::Ratio)] },
             Self::Sampling => const { &[FLOOR, MEMORY_EFFICIENCY, required("bytes_per_logit", Unit::Bytes, Kind::NonNegative)] },
             Self::PerUnit => {
                 const {
@@ -254,6 +264,7 @@ impl FormName {
                 Input::Peak,
             ],
             Self::Recurrence => &[Input::Rows, Input::New, Input::Tokens, Input::States],
+            Self::Scan => &[Input::New, Input::Bytes, Input::Bandwidth],
             Self::Moe => &[
                 Input::Tokens,
                 Input::Experts,

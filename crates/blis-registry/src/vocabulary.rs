@@ -65,6 +65,8 @@ vocabulary!(
         RecurrentPrefill = "recurrent.prefill",
         /// The same for requests with one new token.
         RecurrentDecode = "recurrent.decode",
+        /// A scan over chunks of prompts, whose states are passed from chunk to chunk.
+        RecurrentScan = "recurrent.scan",
         /// The experts of a mixture.
         MoeExperts = "moe.experts",
         /// Weights that a second stream reads beside the experts.
@@ -163,6 +165,8 @@ vocabulary!(
         Gathered = "gathered",
         /// A recurrence over prompts.
         Recurrence = "recurrence",
+        /// A scan over chunks of prompts.
+        Scan = "scan",
         /// The experts of one layer.
         Moe = "moe",
         /// A collective by algorithm range.
@@ -243,7 +247,7 @@ vocabulary!(
         PairOperations = "pair_operations",
         /// Elements of the row an expert reads and writes for a token.
         Width = "width",
-        /// Bytes of a collective on one rank, or of a kernel that only reads and writes.
+        /// Bytes of a collective on one rank, or of a kernel that only reads and writes, or of a scan.
         Bytes = "bytes",
         /// Logits of one row on one rank.
         Vocabulary = "vocabulary",
@@ -313,6 +317,7 @@ impl Subject {
             Self::LatentDecode => &[FormName::LatentDecode],
             Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => &[FormName::Gathered],
             Self::RecurrentPrefill => &[FormName::Recurrence],
+            Self::RecurrentScan => &[FormName::Scan],
             Self::MoeExperts => &[FormName::Moe],
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => &[FormName::Collective],
             Self::Beside | Self::Convolution | Self::RecurrentDecode | Self::Norm | Self::Activation | Self::Rope | Self::Embedding => {
@@ -341,7 +346,7 @@ impl Subject {
             Self::AttentionDecode => Family::AttentionDecode,
             Self::BatchedGemm | Self::LatentPrefill | Self::LatentDecode | Self::Beside => Family::Latent,
             Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => Family::Gathered,
-            Self::Convolution | Self::RecurrentPrefill | Self::RecurrentDecode => Family::Recurrent,
+            Self::Convolution | Self::RecurrentPrefill | Self::RecurrentDecode | Self::RecurrentScan => Family::Recurrent,
             Self::MoeExperts => Family::Moe,
             Self::AllReduce | Self::AllGather | Self::ReduceScatter => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
@@ -371,6 +376,7 @@ impl From<Primitive> for Subject {
             Primitive::Convolution => Self::Convolution,
             Primitive::RecurrentPrefill => Self::RecurrentPrefill,
             Primitive::RecurrentDecode => Self::RecurrentDecode,
+            Primitive::RecurrentScan => Self::RecurrentScan,
             Primitive::MoeExperts => Self::MoeExperts,
             Primitive::Beside => Self::Beside,
             Primitive::AllReduce => Self::AllReduce,

@@ -230,6 +230,7 @@ fn shape(shape: &PrimitiveShape) -> String {
                 "{heads} heads of {head_dim}, best {top_k} of entries of {ratio} tokens each, {entry_bytes} B an entry, in {multiplied}"
             )
         }
+        PrimitiveShape::Scan { bytes_per_token, bytes_per_row } => format!("{bytes_per_token} B a token and {bytes_per_row} B a row"),
         PrimitiveShape::Recurrent { heads, state_elements } => format!("{heads} heads with states of {state_elements} elements"),
         PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, format, .. } => format!(
             "{top_k} of {experts} experts ({local_experts} here), {hidden} x {intermediate}, {} x {}",

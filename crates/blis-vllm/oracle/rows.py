@@ -1,6 +1,6 @@
 """What a forward pass multiplies: rows.py --configs DIR [--out rows.json]
 
-Runs upstream's own forward functions of six models on meta tensors, for steps of 16 decodes and one piece of a prompt,
+Runs upstream's own forward functions of nine models on meta tensors, for steps of 16 decodes and one piece of a prompt,
 padded to a captured size, and notes every call of a linear layer and of a mixture of experts: rows, outputs, inputs, and how
 many layers call alike. The layers' own arithmetic is not run; what each hands back is a tensor of the shape it would. OPAQUE says how calls are
 counted that hide products of their own.
@@ -41,6 +41,8 @@ CASES = [
     ("gpt-oss-20b", "h200", 2),
     ("deepseek-v3", "h200", 8),
     ("minimax-m2.5", "h200", 4),
+    ("nemotron-3-nano-30b-a3b", "h200", 2),
+    ("nemotron-3-super-120b-a12b", "b200", 8),
 ]
 # 16 decodes and 200 or 496 tokens of a prompt, padded to the next captured size; one row of each request is sampled.
 TOKENS, SAMPLED = (224, 512), 17
@@ -50,15 +52,20 @@ OPAQUE = {
     "attention": "no product with weights",
     "latent attention": "the up-projection of keys and values runs inside: for a prompt over its tokens and those cached before them, "
     "for decodes as two batched products over heads",
+    "state space": "convolution and states, no product with weights",
 }
+# Operations that fill a tensor they are given, beside the compiled ones.
+FILLS = ("vllm::mamba_mixer2",)
 
 
 class Unrun(TorchFunctionMode):
-    """Compiled operations that fill a tensor they are given; the tensor is there already."""
+    """Operations that fill a tensor they are given; the tensor is there already."""
 
     def __torch_function__(self, function, kinds, args=(), options=None):
-        if isinstance(function, torch._ops.OpOverloadPacket) and function._qualified_op_name.startswith("_C::"):
-            if not getattr(function, function.overloads()[0])._schema.returns:
+        if isinstance(function, torch._ops.OpOverloadPacket):
+            if function._qualified_op_name in FILLS:
+                return None
+            if function._qualified_op_name.startswith("_C::") and not getattr(function, function.overloads()[0])._schema.returns:
                 return None
         return function(*args, **(options or {}))
 
@@ -98,12 +105,16 @@ class Count:
                 layer.gate(hidden_states)
             if layer.shared_experts is not None:
                 layer.shared_experts._layer(hidden_states)
+            if layer.routed_input_transform is not None:
+                hidden_states = layer.routed_input_transform(hidden_states)[0]
             config = layer.moe_config
             pairs = hidden_states.shape[0] * config.experts_per_token
             gated = 2 if config.is_act_and_mul else 1
             width = config.intermediate_size_per_partition
             self._note(f"{name}.up", pairs, gated * width, config.hidden_dim)
             self._note(f"{name}.down", pairs, config.hidden_dim, width)
+            if layer.routed_output_transform is not None:
+                return layer.routed_output_transform(hidden_states)[0]
             return torch.empty_like(hidden_states)
 
         return forward

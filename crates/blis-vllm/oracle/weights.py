@@ -6,7 +6,7 @@ model_configs folder of the aiconfigurator-core wheel that the fitting scripts p
 
 What upstream's `process_weights_after_loading` makes of them runs kernels and is not run: LATER in the table of
 tests says what the port takes to change there. A model upstream refuses to build is listed with what it says; a model whose
-configuration at the source is not one that upstream reads is listed in UNREADABLE.
+configuration at the source is not one that upstream reads is listed in UNREADABLE. With --only, the other models' rows stay as they are.
 """
 
 import argparse
@@ -119,9 +119,13 @@ def main() -> int:
             rows.append(recording.apart(record, *case))
         except RuntimeError as error:
             failed.append(str(error))
+    recorded = len(rows)
+    if options.only and options.out.exists():
+        before = json.loads(gzip.decompress(options.out.read_bytes()))["rows"]
+        rows = sorted([row for row in before if options.only not in row["model"]] + rows, key=lambda row: row["model"])
     content = json.dumps({"unreadable": UNREADABLE, "rows": rows}, separators=(",", ":"))
     options.out.write_bytes(gzip.compress((content + "\n").encode(), compresslevel=9, mtime=0))
-    print(f"{len(rows)} cases, {sum('refused' in row for row in rows)} of them refused")
+    print(f"{recorded} cases recorded; {len(rows)} in all, {sum('refused' in row for row in rows)} of them refused")
     for line in failed:
         print(line, file=sys.stderr)
     return 1 if failed else 0

@@ -13,6 +13,7 @@ mod moe;
 mod per_unit;
 mod recurrence;
 mod sampling;
+mod scan;
 mod stored;
 mod stream;
 
@@ -30,6 +31,7 @@ pub use moe::Moe;
 pub use per_unit::PerUnit;
 pub use recurrence::Recurrence;
 pub use sampling::Sampling;
+pub use scan::Scan;
 pub use stored::Stored;
 pub use stream::Stream;
 
@@ -50,6 +52,8 @@ pub enum Form {
     Gathered(Gathered),
     /// A recurrence over prompts.
     Recurrence(Recurrence),
+    /// A scan over chunks of prompts.
+    Scan(Scan),
     /// The experts of one layer.
     Moe(Moe),
     /// A collective.
@@ -98,6 +102,7 @@ impl Form {
             FormName::LatentDecode => Self::LatentDecode(LatentDecode::read(entry, fixed)),
             FormName::Gathered => Self::Gathered(Gathered::read(entry, fixed)),
             FormName::Recurrence => Self::Recurrence(Recurrence::read(entry, fixed)),
+            FormName::Scan => Self::Scan(Scan::read(entry, fixed)),
             FormName::Moe => Self::Moe(Moe::read(entry, fixed)),
             FormName::Collective => Self::Collective(Collective::read(entry)),
             FormName::Stream => Self::Stream(Stream::read(entry, fixed)),
@@ -118,6 +123,7 @@ impl Form {
             | Self::LatentDecode(_)
             | Self::Gathered(_)
             | Self::Recurrence(_)
+            | Self::Scan(_)
             | Self::Moe(_)
             | Self::Collective(_)
             | Self::Stream(_)
@@ -138,6 +144,7 @@ impl Form {
             Self::LatentDecode(form) => form.parts(inputs),
             Self::Gathered(form) => whole(form.microseconds(inputs)),
             Self::Recurrence(form) => whole(form.microseconds(inputs)),
+            Self::Scan(form) => whole(form.microseconds(inputs)),
             Self::Moe(form) => whole(form.microseconds(inputs)),
             Self::Collective(form) => whole(form.microseconds(inputs)),
             Self::Stream(form) => whole(form.microseconds(inputs)),

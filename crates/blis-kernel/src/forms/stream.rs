@@ -1,4 +1,5 @@
-//! A kernel that only reads and writes: norms, activations, position embedding, look-up.
+//! A kernel that only reads and writes: norms, activations, position embedding, look-up. Operands that the second-level cache holds
+//! may move faster than memory, by a gain.
 
 use blis_registry::Entry;
 use blis_registry::vocabulary::Input;
@@ -11,15 +12,18 @@ use crate::value::Value;
 pub struct Stream {
     floor: Value,
     memory_efficiency: Value,
+    cache_gain: Value,
 }
 
 impl Stream {
     pub(super) fn read(entry: &Entry, fixed: &Inputs) -> Self {
-        Self { floor: Value::read(entry, "floor", fixed), memory_efficiency: Value::read(entry, "memory_efficiency", fixed) }
+        let read = |name| Value::read(entry, name, fixed);
+        Self { floor: read("floor"), memory_efficiency: read("memory_efficiency"), cache_gain: read("cache_gain") }
     }
 
     /// Microseconds of one call.
     pub fn microseconds(&self, x: &Inputs) -> f64 {
-        self.floor.at(x) + x.get(Input::Bytes) / (x.get(Input::Bandwidth) * self.memory_efficiency.at(x))
+        let rate = x.get(Input::Bandwidth) * self.memory_efficiency.at(x) * (1.0 + self.cache_gain.at(x));
+        self.floor.at(x) + x.get(Input::Bytes) / rate
     }
 }

@@ -151,6 +151,13 @@ pub(crate) fn everything(hardware: &str) -> PoolPlan {
             RowSet::Requests,
         ),
         layer(37, Primitive::RecurrentDecode, "any/rule", stream, RowSet::Decodes),
+        layer(
+            38,
+            Primitive::RecurrentScan,
+            "triton/ssd-chunk-scan",
+            PrimitiveShape::Scan { bytes_per_token: 100_000, bytes_per_row: 12_000_000 },
+            RowSet::Requests,
+        ),
         layer(36, Primitive::Beside, "vllm/shared-experts-stream", PrimitiveShape::Traffic { bytes: 3 << 20 }, RowSet::Tokens),
     ];
     let mut plan = mixture(hardware);

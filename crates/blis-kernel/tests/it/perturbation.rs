@@ -159,6 +159,8 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("scores.multiplied", |plan| in_shapes!(plan, Scores, multiplied => *multiplied = FormatName::Fp8)),
     ("recurrent.heads", |plan| in_shapes!(plan, Recurrent, heads => *heads *= 2)),
     ("recurrent.state_elements", |plan| in_shapes!(plan, Recurrent, state_elements => *state_elements *= 4)),
+    ("scan.bytes_per_token", |plan| in_shapes!(plan, Scan, bytes_per_token => *bytes_per_token *= 2)),
+    ("scan.bytes_per_row", |plan| in_shapes!(plan, Scan, bytes_per_row => *bytes_per_row *= 2)),
     ("moe.experts", |plan| in_shapes!(plan, Moe, experts => *experts *= 2)),
     ("moe.local_experts", |plan| in_shapes!(plan, Moe, local_experts => *local_experts /= 2)),
     ("moe.top_k", |plan| in_shapes!(plan, Moe, top_k => *top_k += 1)),
@@ -209,6 +211,7 @@ fn take_apart(plan: &PoolPlan) {
         | PrimitiveShape::Attention { query_heads: _, kv_heads: _, head_dim: _, kv_group: _, window: _, sinks: _, kv_format: _ }
         | PrimitiveShape::Gathered { query_heads: _, head_dim: _, entry_bytes: _, window: _, ratio: _, top_k: _, multiplied: _ }
         | PrimitiveShape::Recurrent { heads: _, state_elements: _ }
+        | PrimitiveShape::Scan { bytes_per_token: _, bytes_per_row: _ }
         | PrimitiveShape::Scores { heads: _, head_dim: _, entry_bytes: _, ratio: _, top_k: _, ranked: _, multiplied: _ }
         | PrimitiveShape::Collective { group: _, bytes_per_row: _ }
         | PrimitiveShape::Stream { bytes_per_row: _ }

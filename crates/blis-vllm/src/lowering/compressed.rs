@@ -303,7 +303,7 @@ fn shared_experts(pass: &mut Pass<'_>, shared: &DenseFeedForward) -> Result<(), 
     pass.push(Primitive::Beside, SHARED_STREAM, PrimitiveShape::Traffic { bytes }, RowSet::Tokens, few);
     pass.product_within("shared experts' gate and up projections", up, many)?;
     let shape = PrimitiveShape::Stream { bytes_per_row: 3 * site.element_bytes() * width };
-    pass.push(Primitive::Activation, elementwise::activation(site, elementwise::Input::Plain), shape, RowSet::Tokens, many);
+    pass.push(Primitive::Activation, elementwise::activation(site, elementwise::Input::Plain, true), shape, RowSet::Tokens, many);
     pass.product_within("shared experts' down projection", down, many)
 }
 

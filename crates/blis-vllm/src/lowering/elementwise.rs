@@ -10,7 +10,8 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 
 use super::linear::{LinearChoice, scales_per_tensor};
 use super::names::{
-    CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, FLASHINFER_NORM, INDUCTOR_FUSED, KernelName, TORCH_EMBEDDING, TORCH_PAD,
+    CSRC_RELU_SQUARED, CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, FLASHINFER_NORM, INDUCTOR_FUSED, KernelName, TORCH_EMBEDDING,
+    TORCH_PAD, TRITON_RELU_SQUARED_QUANTISE,
 };
 use super::site::Site;
 
@@ -65,10 +66,14 @@ pub(super) fn norm(site: &Site<'_>) -> KernelName {
     }
 }
 
-/// The kernel of a gated activation, which may write what the next matrix reads.
-pub(super) fn activation(site: &Site<'_>, input: Input) -> KernelName {
+/// The kernel of an activation, which may write what the next matrix reads.
+pub(super) fn activation(site: &Site<'_>, input: Input, gated: bool) -> KernelName {
+    if !gated {
+        let own = if site.custom_op("relu2") { CSRC_RELU_SQUARED } else { INDUCTOR_FUSED };
+        return if squares_and_quantises(site, input) { TRITON_RELU_SQUARED_QUANTISE } else { own };
+    }
     let with_quantisation =
-        activation_quantises(site, input) && (input == Input::Nvfp4 || site.custom_op("quant_fp8") && input == Input::Fp8);
+        activation_quantises(site, input, gated) && (input == Input::Nvfp4 || site.custom_op("quant_fp8") && input == Input::Fp8);
     if with_quantisation || site.custom_op("silu_and_mul") { CSRC_SILU_AND_MUL } else { INDUCTOR_FUSED }
 }
 
@@ -97,8 +102,26 @@ pub(super) fn norm_quantises(site: &Site<'_>, input: Input) -> bool {
     }
 }
 
-/// Whether a gated activation writes its output quantised.
-pub(super) fn activation_quantises(site: &Site<'_>, input: Input) -> bool {
+/// Whether models call a kernel that squares and quantises, whatever is compiled.
+/// upstream: vllm `model_executor/layers/fusion/fused_act_quant.py::maybe_fused_act_quant`
+fn squares_and_quantises(site: &Site<'_>, input: Input) -> bool {
+    input == Input::Fp8 && scales_per_tensor(site) && site.capability >= (9, 0)
+}
+
+/// Whether a kernel that the compiler writes around no custom operation writes its output quantised.
+pub(super) fn compiled_quantises(site: &Site<'_>, input: Input) -> bool {
+    match input {
+        Input::Plain => true,
+        Input::Fp8 => site.compiled() && !site.custom_op("quant_fp8"),
+        Input::Nvfp4 | Input::Mxfp8 => false,
+    }
+}
+
+/// Whether an activation writes its output quantised.
+pub(super) fn activation_quantises(site: &Site<'_>, input: Input, gated: bool) -> bool {
+    if !gated {
+        return squares_and_quantises(site, input) || compiled_quantises(site, input) && !site.custom_op("relu2");
+    }
     let native = !site.custom_op("silu_and_mul") && !site.custom_op("quant_fp8");
     match input {
         Input::Plain => true,

@@ -284,8 +284,9 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
         | FormatName::Int4Group128
         | FormatName::Int8 => moe.expert_format.activations,
     };
-    let hidden = site.model.hidden_size.next_multiple_of(row.multiples.0);
-    let padded = hidden != site.model.hidden_size;
+    let width = stream_width(site, moe);
+    let hidden = width.next_multiple_of(row.multiples.0);
+    let padded = hidden != width;
     let width_multiple = if refined_blocks(site, moe) && row.kernel != TRITON_EXPERTS { BLOCK } else { row.multiples.1 };
     // TensorRT-LLM's quantisation to mxfp8 pads while it quantises (upstream's `skip_forward_padding`).
     let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
@@ -296,6 +297,11 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
         intermediate: site.expert_width(moe).next_multiple_of(width_multiple),
         storage: row.storage,
         pads_input: padded && !quantises_and_pads,
-        output: if row.trims_output { site.model.hidden_size } else { hidden },
+        output: if row.trims_output { width } else { hidden },
     }
+}
+
+/// Width of what experts read and write: the residual stream, or what it is projected to before them.
+pub(super) fn stream_width(site: &Site<'_>, moe: &MixtureOfExperts) -> u64 {
+    moe.latent.map_or(site.model.hidden_size, |latent| latent.width)
 }

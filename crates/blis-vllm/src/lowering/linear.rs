@@ -13,10 +13,10 @@ use blis_contracts::plan::RowRange;
 
 use super::LoweringError;
 use super::names::{
-    CSRC_FUSED_A, CSRC_ROUTER, CUBLAS_LINEAR, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK,
-    FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_MXFP8, FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_MXFP8,
-    FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_SWAP_AB, FLASHINFER_TRTLLM_MXFP8, FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR,
-    KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
+    CSRC_FUSED_A, CSRC_ROUTER, CUBLAS_LINEAR, CUTEDSL_FEW_ROWS_ROUTER, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4,
+    DEEPGEMM_FP8_BLOCK, FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_MXFP8, FLASHINFER_CUTEDSL_NVFP4,
+    FLASHINFER_CUTLASS_MXFP8, FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_SWAP_AB, FLASHINFER_TRTLLM_MXFP8,
+    FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR, KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
 };
 use super::site::Site;
 use crate::config::LinearBackend;
@@ -244,13 +244,30 @@ const WIDE_MOST_ROWS: u32 = 32;
 fn wide(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
     let many = if site.family(10) && matrix.depth.is_multiple_of(8) { CUTEDSL_ROUTER } else { CUBLAS_LINEAR };
     let shape = WIDE_SHAPES.contains(&(matrix.depth, matrix.columns));
-    let kernels = if shape && (site.capability == (9, 0) || site.family(10)) {
+    let kernels = if shape && site.multiplies_few_rows() {
         let above = RowRange { least: WIDE_MOST_ROWS + 1, most: u32::MAX };
         vec![(RowRange { least: 0, most: WIDE_MOST_ROWS }, CSRC_ROUTER), (above, many)]
     } else {
         vec![(RowRange::ALL, many)]
     };
     LinearChoice { kernels, format: matrix.format }
+}
+
+/// Rows up to which a kernel of its own multiplies a router in 16 bits whose output has 32: `GateLinear.LL_BF16_MAX_TOKENS`.
+const FEW_ROWS_MOST: u32 = 16;
+
+/// The kernels of a router.
+/// upstream: vllm `model_executor/layers/fused_moe/router/gate_linear.py::GateLinear.forward`
+pub(super) fn router(site: &Site<'_>, matrix: Matrix) -> Result<LinearChoice, LoweringError> {
+    let usual = choose(site, "router", matrix)?;
+    let special = matrix.format.weights == FormatName::Bf16 && site.router_output() == FormatName::Fp32 && site.multiplies_few_rows();
+    if !special {
+        return Ok(usual);
+    }
+    let few = RowRange { least: 0, most: FEW_ROWS_MOST };
+    let many = RowRange { least: FEW_ROWS_MOST + 1, most: u32::MAX };
+    let rest = usual.kernels.into_iter().map(|(_, kernel)| (many, kernel));
+    Ok(LinearChoice { kernels: std::iter::once((few, CUTEDSL_FEW_ROWS_ROUTER)).chain(rest).collect(), format: usual.format })
 }
 
 /// Whether activations have one scale per tensor, stated by the checkpoint.

@@ -1,14 +1,15 @@
 //! From a model graph, a resolved configuration and a chip to the plan the cost model prices.
 //!
 //! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
-//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`collective`], [`exchange`],
+//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`mamba2`], [`collective`], [`exchange`],
 //! [`elementwise`]. Their answers become the layers of
 //! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
 //! ([`buffers`]). The names of kernels stand in [`names`].
 //!
 //! What comes out is partial: it has no KV budget yet, because that is sized from the memory this plan takes.
 //!
-//! Left out: pipeline and context parallelism, speculation and adapters, which the configuration refuses; models whose layers do not have exactly two norms.
+//! Left out: pipeline and context parallelism, speculation and adapters, which the configuration refuses; models whose layers do not have one norm before
+//! each of their parts.
 
 mod attention;
 mod block_sparse;
@@ -22,7 +23,9 @@ mod experts;
 mod kv;
 mod latent;
 mod linear;
+mod mamba2;
 mod names;
+mod narrowed;
 mod pass;
 mod pool;
 mod recurrent;
@@ -94,7 +97,6 @@ pub enum LoweringError {
 
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
-    recurrent::check(model)?;
     check_chunks(model)?;
     pool::plan(&site::Site::new(model, resolved, chip)?)
 }

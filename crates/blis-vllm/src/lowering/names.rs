@@ -178,6 +178,18 @@ kernels! {
     TRITON_CHUNK_DELTA = "triton" / "chunk-gated-delta-rule";
     /// FlashInfer's gated delta rule over chunks of prompts.
     FLASHINFER_GDN_PREFILL = "flashinfer" / "gdn-prefill";
+    /// vLLM's Triton kernels of a Mamba-2 scan over chunks of prompts.
+    TRITON_SSD_SCAN = "triton" / "ssd-chunk-scan";
+    /// vLLM's Triton update of Mamba-2 states by decodes.
+    TRITON_SELECTIVE_UPDATE = "triton" / "selective-state-update";
+    /// PyTorch's operations of a norm of groups with a gate.
+    TORCH_GATED_NORM = "torch" / "gated-group-norm";
+    /// vLLM's squared activation.
+    CSRC_RELU_SQUARED = "vllm-csrc" / "relu-squared";
+    /// vLLM's Triton squared activation with its quantisation.
+    TRITON_RELU_SQUARED_QUANTISE = "triton" / "relu-squared-quantise";
+    /// vLLM's CuTe DSL product of few rows with a router in 16 bits, written in 32.
+    CUTEDSL_FEW_ROWS_ROUTER = "vllm-cutedsl" / "few-rows-router-gemm";
     /// vLLM's Triton norm of heads with a gate.
     TRITON_GATED_NORM = "triton" / "rms-norm-gated";
     /// vLLM's Triton experts.

@@ -24,7 +24,7 @@ use super::names::{
     TRITON_SAMPLER,
 };
 use super::site::Site;
-use super::{LoweringError, attention, latent, recurrent};
+use super::{LoweringError, attention, latent, mamba2, recurrent};
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
@@ -45,7 +45,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
     for (index, block) in (0..).zip(&blocks) {
         pass.layer = index;
         let next = blocks.get(index as usize + 1).map(|block| into_attention(site, block)).transpose()?.unwrap_or(Input::Plain);
-        let (group, behind) = (kv_group[index as usize], into_feed_forward(site, block)?);
+        let (group, behind) = (kv_group[index as usize], into_feed_forward(site, block)?.unwrap_or(next));
         match &block.attention {
             Attention::GroupedQuery(attention) => pass.attention(attention, group, behind)?,
             Attention::Latent(attention) => match &attention.selection {
@@ -54,7 +54,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
             },
             Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
             Attention::GatedDelta(rule) => pass.delta(rule, behind)?,
-            Attention::Mamba2(_) => unreachable!("refused by `recurrent`"),
+            Attention::Mamba2(space) => pass.mamba2(space, behind)?,
         }
         match &block.feed_forward {
             FeedForward::Dense(dense) => {
@@ -62,7 +62,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
                 pass.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
             }
             FeedForward::MixtureOfExperts(moe) => pass.experts(moe, next)?,
-            FeedForward::Absent => unreachable!("only layers that `recurrent` refuses have none"),
+            FeedForward::Absent => {}
         }
     }
     pass.logits()?;
@@ -76,7 +76,7 @@ fn into_attention(site: &Site<'_>, block: &LayerBlock) -> Result<Input, Lowering
         Attention::Latent(attention) => latent::down(site, attention)?.1,
         Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
         Attention::GatedDelta(rule) => recurrent::input(site, rule)?.1,
-        Attention::Mamba2(_) => unreachable!("refused by `recurrent`"),
+        Attention::Mamba2(space) => mamba2::input(site, space)?.1,
     }))
 }
 
@@ -86,15 +86,16 @@ pub(super) fn qkv(site: &Site<'_>, attention: &GroupedQueryAttention) -> Result<
     linear::choose(site, "query, key and value projections", matrix)
 }
 
-/// What the feed-forward part wants its norm to write.
-fn into_feed_forward(site: &Site<'_>, block: &LayerBlock) -> Result<Input, LoweringError> {
+/// What the feed-forward part wants its norm to write; none where there is no such part.
+fn into_feed_forward(site: &Site<'_>, block: &LayerBlock) -> Result<Option<Input>, LoweringError> {
     match &block.feed_forward {
         FeedForward::Dense(dense) => {
             let columns = site.share(dense.intermediate_size) * if dense.gated { 2 } else { 1 };
             let matrix = Matrix { columns, depth: site.model.hidden_size, format: dense.up_format };
-            Ok(Input::of(&linear::choose(site, "gate and up projections", matrix)?))
+            Ok(Some(Input::of(&linear::choose(site, "gate and up projections", matrix)?)))
         }
-        FeedForward::MixtureOfExperts(_) | FeedForward::Absent => Ok(Input::Plain),
+        FeedForward::MixtureOfExperts(_) => Ok(Some(Input::Plain)),
+        FeedForward::Absent => Ok(None),
     }
 }
 
@@ -203,7 +204,10 @@ impl Pass<'_> {
             self.qk_norm(attention);
             // The turned part of queries and keys, read and written.
             let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
-            self.stream(Primitive::Rope, elementwise::rope(site), 2 * heads * u64::from(attention.rotated()) * site.element_bytes());
+            let turned = heads * u64::from(attention.rotated());
+            if turned > 0 {
+                self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned * site.element_bytes());
+            }
         }
         match &attention.indexer {
             Some(indexer) => self.block_sparse(attention, indexer, kv_group),
@@ -288,11 +292,11 @@ impl Pass<'_> {
         let down = Matrix { columns: hidden, depth: width, format: dense.down_format };
         let choice = linear::choose(site, "down projection", down)?;
         let input = Input::of(&choice);
-        let quantised = elementwise::activation_quantises(site, input);
+        let quantised = elementwise::activation_quantises(site, input, dense.gated);
         let plain = site.element_bytes();
         let written = if quantised { input.bytes(width, plain) } else { plain * width };
         let shape = PrimitiveShape::Stream { bytes_per_row: plain * up_width + written };
-        self.push(Primitive::Activation, elementwise::activation(site, input), shape, RowSet::Tokens, within);
+        self.push(Primitive::Activation, elementwise::activation(site, input, dense.gated), shape, RowSet::Tokens, within);
         if !quantised {
             self.quantise(input, width, within);
         }
@@ -336,7 +340,7 @@ impl Pass<'_> {
     fn experts(&mut self, moe: &MixtureOfExperts, next: Input) -> Result<(), LoweringError> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
         let router = Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) };
-        let choice = linear::choose(site, "router", router)?;
+        let choice = linear::router(site, router)?;
         let chosen = experts::choose(site, moe)?;
         let exchange = exchange::around(site, moe, &chosen);
         for (range, _) in choice.kernels.iter().filter(|(_, kernel)| router.format.weights == FormatName::Fp32 && *kernel == CUBLAS_LINEAR)
@@ -353,8 +357,12 @@ impl Pass<'_> {
             }
             self.shared(shared, moe.shared_gate)?;
         }
+        let width = experts::stream_width(site, moe);
+        if let Some(latent) = moe.latent {
+            self.narrow(latent, exchange.own)?;
+        }
         if pads_input {
-            let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (hidden + padded) };
+            let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (width + padded) };
             self.push(Primitive::Activation, elementwise::pad(site), shape, exchange.own, RowRange::ALL);
         }
         self.exchanged(exchange, Primitive::AllGather, NCCL_ALL_GATHER, exchange.dispatched);
@@ -365,9 +373,24 @@ impl Pass<'_> {
             let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: row };
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, exchange.own, RowRange::ALL);
         }
+        let summed = match moe.latent {
+            Some(latent) => self.widen(latent, exchange.own, moe.shared.is_some())?,
+            None => false,
+        };
         // A padded output is summed whole and cut afterwards, which keeps sum and norm apart.
-        self.sum_and_norm(Sum { width: output, adds: true, adjacent: output == hidden, needed: !exchange.gathers_parts }, next);
+        let (width, adjacent) = if moe.latent.is_some() { (hidden, true) } else { (output, output == hidden) };
+        self.sum_and_norm(Sum { width, adds: true, adjacent, needed: !exchange.gathers_parts && !summed }, next);
         Ok(())
+    }
+
+    /// A sum over the ranks with nothing around it.
+    pub(super) fn all_reduce(&mut self, bytes_per_row: u64) {
+        let shape = PrimitiveShape::Collective { group: self.site.ranks, bytes_per_row };
+        if self.site.ranks > 1 {
+            for (range, kernel) in all_reduce(self.site, bytes_per_row) {
+                self.push(Primitive::AllReduce, kernel, shape, RowSet::Tokens, range);
+            }
+        }
     }
 
     /// One half of the exchange of tokens between engine cores; none where there is one core.

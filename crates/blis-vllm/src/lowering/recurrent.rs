@@ -6,10 +6,10 @@
 //!
 //! A gated delta rule projects its input twice, convolves queries, keys and values, and runs the rule by one kernel for decodes and
 //! another, over chunks, for prompts; a gated norm and a projection follow. Left out: gathering and scattering the states of prompts,
-//! copies of states at block ends, Mamba-2's own kernels, an input that one projection reads narrow and the other wide.
+//! copies of states at block ends, Mamba-2's own kernels ([`super::mamba2`]), an input that one projection reads narrow and the other wide.
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{Attention as Kind, GatedDelta, ModelGraph};
+use blis_contracts::model::{Attention as Kind, GatedDelta};
 use blis_contracts::plan::{Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::LoweringError;
@@ -39,15 +39,6 @@ pub(super) fn state(site: &Site<'_>, index: usize, kind: &Kind) -> Option<LayerK
         MambaCacheMode::Align => MambaMode::Align { checkpoints },
     });
     Some(LayerKv { name: format!("model.layers.{index}.{module}"), attention, block_size, page_bytes })
-}
-
-/// Refuses what no kernel here stands for.
-pub(super) fn check(model: &ModelGraph) -> Result<(), LoweringError> {
-    if model.layers().any(|block| matches!(block.attention, Kind::Mamba2(_))) {
-        let reason = "has Mamba-2 layers (MambaMixer2)".to_owned();
-        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
-    }
-    Ok(())
 }
 
 /// The projection to queries, keys, values and the gate of the output.

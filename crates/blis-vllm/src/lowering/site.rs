@@ -16,6 +16,13 @@ const MINIMAX_M2: &str = "MiniMaxM2ForCausalLM";
 /// The architecture whose router multiplies in 16 bits and writes 32.
 const GLM_DSA: &str = "GlmMoeDsaForCausalLM";
 
+/// The architecture whose router writes 32 bits, and is kept in them where no kernel multiplies 16.
+const NEMOTRON_H: &str = "NemotronHForCausalLM";
+
+/// The architectures whose routers no quantisation reaches, and whose ranks share an encoder's projector.
+/// upstream: vllm `model_executor/models/qwen3_next.py::Qwen3NextSparseMoeBlock`, `model_executor/models/qwen3_vl.py::Qwen3_VisionPatchMerger`
+const QWEN3_5: [&str; 2] = ["Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"];
+
 /// The architectures whose experts take a part of the tokens on each tensor-parallel rank where ranks share whole experts.
 /// upstream: vllm `config/parallel.py::ParallelConfig.use_sequence_parallel_moe`, and the model files that read it
 const SEQUENCE_PARALLEL: [&str; 11] = [
@@ -29,7 +36,7 @@ const SEQUENCE_PARALLEL: [&str; 11] = [
     "DeepseekV4ForCausalLM",
     "GlmMoeDsaForCausalLM",
     "Llama4ForConditionalGeneration",
-    "NemotronHForCausalLM",
+    NEMOTRON_H,
 ];
 
 /// The model whose layers may have an indexer, as configurations name it. upstream: vllm `models/minimax_m3/nvidia/model.py`
@@ -69,8 +76,9 @@ impl<'a> Site<'a> {
         };
         site.check_width("a padded vocabulary", site.padded_vocabulary())?;
         for block in model.blocks.values() {
-            if block.norms != 2 {
-                let reason = format!("has {} norms in a layer", block.norms);
+            let parts = if matches!(block.feed_forward, FeedForward::Absent) { 1 } else { 2 };
+            if block.norms != parts {
+                let reason = format!("has {} norms in a layer of {parts} parts", block.norms);
                 return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
             }
             match &block.attention {
@@ -126,14 +134,36 @@ impl<'a> Site<'a> {
     /// How a router is kept and multiplied, whatever the checkpoint stores it as.
     pub(super) fn router_format(&self, moe: &MixtureOfExperts) -> MatmulFormat {
         let wide = MatmulFormat { weights: FormatName::Fp32, activations: FormatName::Fp32 };
-        if self.model.architecture == MINIMAX_M2 || self.is_minimax_m3() { wide } else { moe.router_format }
+        // upstream: vllm `model_executor/layers/fused_moe/router/gate_linear.py::GateLinear.__init__`
+        let kept_wide = self.model.architecture == NEMOTRON_H && !self.multiplies_few_rows();
+        if self.model.architecture == MINIMAX_M2 || self.is_minimax_m3() || kept_wide {
+            wide
+        } else if self.is_qwen3_5() {
+            MatmulFormat { weights: self.dtype(), activations: self.dtype() }
+        } else {
+            moe.router_format
+        }
+    }
+
+    fn is_qwen3_5(&self) -> bool {
+        QWEN3_5.contains(&self.model.architecture.as_str())
+    }
+
+    /// Whether ranks share the layers of an encoder's projector.
+    pub(super) fn shares_projector(&self) -> bool {
+        self.is_minimax_m3() || self.is_qwen3_5()
     }
 
     /// What a router writes.
     /// upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`, `model_executor/models/deepseek_v2.py::_get_moe_router_dtype`
     pub(super) fn router_output(&self) -> FormatName {
-        let wide = [MINIMAX_M2, GLM_DSA].contains(&self.model.architecture.as_str());
+        let wide = [MINIMAX_M2, GLM_DSA, NEMOTRON_H].contains(&self.model.architecture.as_str());
         if wide || self.is_minimax_m3() { FormatName::Fp32 } else { self.dtype() }
+    }
+
+    /// Whether upstream has kernels of its own for few rows of a router.
+    pub(super) fn multiplies_few_rows(&self) -> bool {
+        self.capability == (9, 0) || self.family(10)
     }
 
     /// Experts of a layer on the rank that holds the most.

@@ -4,6 +4,7 @@ mod block_sparse;
 mod compressed;
 mod kernels;
 mod latent;
+mod mamba2;
 mod recurrent;
 mod resident;
 mod selected;
@@ -57,6 +58,8 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/qwen3.5-397b-a17b/graph"),
     catalog!("models/qwen3.5-397b-a17b-nvfp4/graph"),
     catalog!("models/nemotron-3-nano-30b-a3b/graph"),
+    catalog!("models/nemotron-3-super-120b-a12b/graph"),
+    catalog!("models/nemotron-h-56b-base-8k/graph"),
     catalog!("models/kimi-k2.5/graph"),
     catalog!("models/kimi-k2.5-nvfp4/graph"),
 ];
@@ -131,6 +134,7 @@ fn written(piece: &LoweredLayer) -> String {
         PrimitiveShape::Scores { heads, head_dim, entry_bytes, ratio, top_k, ranked, multiplied } => format!(
             "{heads} heads of {head_dim} on entries of {entry_bytes} B for {ratio} tokens, {top_k} of them, ranked to {ranked}, {multiplied}"
         ),
+        PrimitiveShape::Scan { bytes_per_token, bytes_per_row } => format!("{bytes_per_token} B a token, {bytes_per_row} B a row"),
         PrimitiveShape::Recurrent { heads, state_elements } => format!("{heads} heads with states of {state_elements}"),
         PrimitiveShape::Moe { experts, local_experts, top_k, hidden, intermediate, gated, format } => {
             format!("{top_k} of {experts} ({local_experts} here), {hidden} x {intermediate} gated {gated} {}", format.label())

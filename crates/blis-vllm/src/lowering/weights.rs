@@ -8,7 +8,8 @@
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{
-    Attention, CompressedAttention, DenseFeedForward, EncoderPart, FeedForward, GroupedQueryAttention, LatentAttention, MixtureOfExperts,
+    Attention, CompressedAttention, DenseFeedForward, EncoderPart, ExpertLatent, FeedForward, GroupedQueryAttention, LatentAttention,
+    MixtureOfExperts,
 };
 use blis_contracts::plan::ResidentTensor;
 use blis_contracts::units::BytesPerRank;
@@ -17,7 +18,7 @@ use indexmap::IndexMap;
 use super::experts::{self, ExpertsChoice, Storage};
 use super::pass::output_format;
 use super::site::Site;
-use super::{LoweringError, compressed, linear, recurrent, selected};
+use super::{LoweringError, compressed, linear, mamba2, recurrent, selected};
 
 /// Every resident tensor, layers merged.
 pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringError> {
@@ -45,7 +46,7 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
             Attention::Latent(attention) => latent(site, attention, &mut add),
             Attention::Compressed(attention) => compressed_attention(site, attention, &mut add)?,
             Attention::GatedDelta(rule) => recurrent::weights(site, rule, &mut add),
-            Attention::Mamba2(_) => unreachable!("refused by `recurrent`"),
+            Attention::Mamba2(space) => mamba2::weights(site, space, &mut add),
         }
         match &block.feed_forward {
             FeedForward::Absent => {}
@@ -58,6 +59,11 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
                 add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
                 add("experts by token", if moe.picks_by_token { model.vocab_size * u64::from(moe.top_k) * 4 } else { 0 });
                 add("gate of shared experts", if moe.shared_gate { model.hidden_size * plain } else { 0 });
+                let latent = |latent: ExpertLatent| {
+                    linear::resident_bytes(site, latent.format, latent.width, model.hidden_size)
+                        + linear::resident_bytes(site, latent.format, model.hidden_size, latent.width)
+                };
+                add("projections around experts", moe.latent.map_or(0, latent));
                 add("experts", expert_bytes(site, moe, &experts::choose(site, moe)?));
                 if let Some(shared) = &moe.shared {
                     let compressed = compressed::attention_of(block).is_some();
@@ -71,8 +77,7 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
         let bytes = encoder.format.stored_bytes(1, encoder.parameters);
         match encoder.part {
             EncoderPart::Tower => add("encoder", site.share(bytes)),
-            // MiniMax M3 builds its projector of layers that ranks share.
-            EncoderPart::Projector => add("encoder projector", if site.is_minimax_m3() { site.share(bytes) } else { bytes }),
+            EncoderPart::Projector => add("encoder projector", if site.shares_projector() { site.share(bytes) } else { bytes }),
         }
     }
     Ok(tensors.into_iter().map(|((name, bytes), count)| ResidentTensor { name, count, bytes: BytesPerRank::new(bytes) }).collect())

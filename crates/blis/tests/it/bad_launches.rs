@@ -78,18 +78,6 @@ fn fewer_blocks_for_states_than_requests_is_refused_before_graphs_are_captured()
 }
 
 #[test]
-fn layers_that_no_price_stands_for_are_refused_by_their_name() {
-    check(
-        "mamba2_layers",
-        &[
-            ("model: llama-3.1-8b-instruct", "model: nemotron-3-nano-30b-a3b"),
-            ("meta-llama/Llama-3.1-8B-Instruct", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
-        ],
-        &[],
-    );
-}
-
-#[test]
 fn a_horizon_before_the_first_arrival_is_refused() {
     check("horizon_before_arrival", &[("requests: 100", "horizon_s: 0.001")], &[]);
 }

@@ -20,6 +20,7 @@ fn kernels(plan: &PoolPlan, primitives: &[Primitive]) -> String {
             | PrimitiveShape::Scores { multiplied: format, .. } => format!(" {format}"),
             PrimitiveShape::Traffic { .. }
             | PrimitiveShape::Recurrent { .. }
+            | PrimitiveShape::Scan { .. }
             | PrimitiveShape::Collective { .. }
             | PrimitiveShape::Stream { .. }
             | PrimitiveShape::Sampling { .. } => String::new(),
