@@ -16,7 +16,7 @@ PICK = {  # name -> (low, high) drawn evenly in log space; integers where both e
     "bandwidth": (1e6, 8e6), "peak": (3e8, 9e9), "requests": (1, 256), "context": (300, 500000), "kv_heads": (1, 8),
     "query_heads": (8, 64), "head_dim": (64, 128), "value_dim": (64, 512), "element_bytes": (1, 2), "new": (1, 8192), "cached": (1, 30000), "window": (64, 4096),
     "tokens": (1, 8192), "experts": (8, 256), "hit": (1, 256), "pairs": (1, 65536), "expert_bytes": (1e5, 1e8), "pair_operations": (1e5, 1e8), "width": (256, 8192),
-    "bytes": (100, 1e9), "queries": (1, 16384), "entries": (1, 1e7), "comparisons": (1, 1e10), "entry_bytes": (60, 1200), "entry_operations": (1e4, 3e5), "vocabulary": (30000, 200000), "operations": (1, 500), "ranks": (1, 8), "graphs": (1, 80), "states": (1, 64),
+    "bytes": (100, 1e9), "queries": (1, 16384), "entries": (1, 1e7), "comparisons": (1, 1e10), "entry_bytes": (60, 1200), "entry_operations": (1e4, 3e5), "vocabulary": (30000, 200000), "operations": (1, 500), "ranks": (1, 8), "graph_nodes": (1, 80), "states": (1, 64),
 }
 SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "matmul": (("rows", "columns", "depth", "weight_bytes", "input_bytes", "bandwidth", "peak"),
@@ -32,7 +32,7 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "stream": (("bytes", "bandwidth"), {"memory_efficiency": "bytes"}, ("floor",)),
     "sampling": (("rows", "vocabulary", "bandwidth"), {}, ("floor", "bytes_per_logit", "memory_efficiency")),
     "per_unit": (("requests", "tokens", "operations"), {}, ("base", "per_request", "per_token", "per_operation")),
-    "stored": (("ranks", "graphs"), {}, ("base", "per_rank", "per_graph")),
+    "stored": (("ranks", "graph_nodes"), {}, ("base", "per_rank", "per_node")),
     "latent_decode": (("requests", "context", "query_heads", "head_dim", "value_dim", "element_bytes", "bandwidth", "peak"),
                       {"latency": "mean_context", "compute_efficiency": "query_heads"}, ("memory_efficiency", "unit_time", "sharpness")),
     "recurrence": (("rows", "new", "tokens", "states"), {"token_time": "tokens"}, ("latency", "walk_time", "unit_time", "sharpness")),

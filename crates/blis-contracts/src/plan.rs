@@ -435,6 +435,8 @@ pub enum PrimitiveShape {
     Sampling {
         /// Logits of each row on this rank.
         vocabulary: u64,
+        /// Bytes that the profiling step holds for each of them at once.
+        trial_bytes: u64,
     },
 }
 

@@ -23,8 +23,9 @@ const ACTIVATION_BYTES: u64 = 2;
 /// The memory of one rank.
 pub(crate) fn breakdown(plan: &PoolPlan, coefficients: &ChipCoefficients) -> Result<MemoryBreakdown, CompileError> {
     let graphs = plan.graphs.full.len() + plan.graphs.piecewise.len();
+    let nodes = graphs as f64 * f64::from(plan.graphs.eager_launches);
     let group = widest_group(plan);
-    let inputs = Inputs::NONE.with(Input::Ranks, f64::from(group.unwrap_or(1))).with(Input::Graphs, graphs as f64);
+    let inputs = Inputs::NONE.with(Input::Ranks, f64::from(group.unwrap_or(1))).with(Input::GraphNodes, nodes);
     let coefficient = |subject| -> Result<BytesPerRank, CompileError> {
         let query = Query { subject, kernel: None, format: None, group };
         Ok(whole_bytes(Term::find(coefficients, &query, &Inputs::NONE)?.price(&inputs)))
@@ -99,8 +100,7 @@ fn live_bytes(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> u64 {
         // What it works in is taken when it first runs, of what start-up leaves free: no profile sees it.
         PrimitiveShape::Scan { .. } | PrimitiveShape::Traffic { .. } => 0,
         PrimitiveShape::Stream { bytes_per_row } => bytes_per_row,
-        // Logits in 16 bits and the 32-bit copy that is sampled from.
-        PrimitiveShape::Sampling { vocabulary } => (ACTIVATION_BYTES + 4) * vocabulary,
+        PrimitiveShape::Sampling { vocabulary, trial_bytes } => trial_bytes * vocabulary,
     };
     rows * per_row
 }

@@ -237,7 +237,7 @@ fn fixed_inputs(shape: &PrimitiveShape, figures: &Figures) -> Result<Inputs, Com
         PrimitiveShape::Collective { group, .. } => chip.with(Input::Ranks, f64::from(group)),
         PrimitiveShape::Traffic { bytes } => chip.with(Input::Bytes, bytes as f64),
         PrimitiveShape::Stream { .. } | PrimitiveShape::Scan { .. } => chip,
-        PrimitiveShape::Sampling { vocabulary } => chip.with(Input::Vocabulary, vocabulary as f64),
+        PrimitiveShape::Sampling { vocabulary, .. } => chip.with(Input::Vocabulary, vocabulary as f64),
     })
 }
 

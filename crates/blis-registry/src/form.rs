@@ -202,7 +202,7 @@ impl FormName {
                 }
             }
             Self::Stored => {
-                const { &[required("base", Unit::Bytes, Kind::NonNegative), extra("per_rank", Unit::Bytes), extra("per_graph", Unit::Bytes)] }
+                const { &[required("base", Unit::Bytes, Kind::NonNegative), extra("per_rank", Unit::Bytes), extra("per_node", Unit::Bytes)] }
             }
         }
     }
@@ -281,7 +281,7 @@ impl FormName {
             Self::Stream => &[Input::Bytes, Input::Bandwidth],
             Self::Sampling => &[Input::Rows, Input::Vocabulary, Input::Bandwidth],
             Self::PerUnit => &[Input::Requests, Input::Tokens, Input::Operations],
-            Self::Stored => &[Input::Ranks, Input::Graphs],
+            Self::Stored => &[Input::Ranks, Input::GraphNodes],
         }
     }
 }

@@ -253,8 +253,8 @@ vocabulary!(
         Vocabulary = "vocabulary",
         /// Operations: kernels, graph pieces, messages or requests taken in, by subject.
         Operations = "operations",
-        /// Graphs captured.
-        Graphs = "graphs",
+        /// Kernels in captured graphs, over all of them.
+        GraphNodes = "graph_nodes",
         /// Ranks of a group.
         Ranks = "ranks",
         /// The chip's memory bandwidth, in bytes per microsecond.

@@ -239,6 +239,6 @@ fn shape(shape: &PrimitiveShape) -> String {
         ),
         PrimitiveShape::Collective { group, bytes_per_row } => format!("{group} ranks, {} a row", bytes(bytes_per_row)),
         PrimitiveShape::Stream { bytes_per_row } => format!("{} a row", bytes(bytes_per_row)),
-        PrimitiveShape::Sampling { vocabulary } => format!("{vocabulary} logits a row"),
+        PrimitiveShape::Sampling { vocabulary, .. } => format!("{vocabulary} logits a row"),
     }
 }

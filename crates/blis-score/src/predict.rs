@@ -11,7 +11,7 @@ use blis_contracts::record::RequestRecord;
 use blis_contracts::scenario::Scenario;
 use blis_contracts::units::SimTime;
 use blis_sim::{Observer, Origin, Progress, RunError, World, estimated_line, prepare_stated, run_prepared};
-use blis_vllm::config::{Reading, former_spellings};
+use blis_vllm::config::{Reading, former_spellings, release_after};
 use blis_workload::source::Draft;
 
 use crate::grade::{Grade, GradeReason, ReasonCode};
@@ -102,7 +102,7 @@ fn to_scenario(sweep: &Sweep, concurrency: u32, world: &World) -> Result<Point, 
     let build = Build::of(&sweep.launch.image).map_err(|reason| refusals.push(reason)).ok();
     let scenario = scenario(sweep, concurrency).map_err(|error| refusals.push(error.into())).ok();
     let (Some(build), Some(mut scenario), true) = (build, scenario, supported) else { return Err(refusals) };
-    let (reading, assumed) = match read_line(&mut scenario, build) {
+    let (mut reading, assumed) = match read_line(&mut scenario, build) {
         Ok(read) => read,
         Err(reason) => {
             refusals.push(reason);
@@ -111,7 +111,16 @@ fn to_scenario(sweep: &Sweep, concurrency: u32, world: &World) -> Result<Point, 
     };
     refusals.extend(reading.refusals.iter().map(refusal::of_line));
     match world.catalog.resolve(reading.stated.model()) {
-        Some(model) => model.clone_into(&mut scenario.model),
+        Some(model) => {
+            model.clone_into(&mut scenario.model);
+            let ran = match build {
+                Build::Release(release) => Some(release),
+                Build::Nightly(_) | Build::Custom(_) => sweep.run_date.as_deref().and_then(release_after),
+            };
+            if let (Some(release), Ok(graph)) = (ran, world.catalog.model(model)) {
+                reading.stated.take_defaults_of(release, &graph).map_err(|error| vec![refusal::of_line(&error)])?;
+            }
+        }
         None => refusals.push(not_in_catalog("model", reading.stated.model())),
     }
     let mut reasons: Vec<GradeReason> = build.reason().into_iter().chain(assumed).collect();
@@ -150,8 +159,7 @@ fn client(sweep: &Sweep) -> GradeReason {
 fn read_line(scenario: &mut Scenario, build: Build<'_>) -> Result<(Reading, Option<GradeReason>), GradeReason> {
     if let Build::Release(release) = build {
         scenario.engine.written_for = Some(release.to_owned());
-        let mut reading = estimated_line(scenario).map_err(|error| refusal::of_line(&error))?;
-        reading.stated.take_defaults_of(release).map_err(|error| refusal::of_line(&error))?;
+        let reading = estimated_line(scenario).map_err(|error| refusal::of_line(&error))?;
         return Ok((reading, None));
     }
     let mut best = (estimated_line(scenario).map_err(|error| refusal::of_line(&error))?, None);

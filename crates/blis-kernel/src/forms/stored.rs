@@ -1,4 +1,4 @@
-//! Memory that neither plan nor graph states: a base, and what each rank and captured graph adds.
+//! Memory that neither plan nor graph states: a base, and what each rank and kernel of a captured graph adds.
 
 use blis_registry::Entry;
 use blis_registry::vocabulary::Input;
@@ -11,7 +11,7 @@ use crate::value::Value;
 pub struct Stored {
     base: Value,
     per_rank: Value,
-    per_graph: Value,
+    per_node: Value,
 }
 
 impl Stored {
@@ -19,12 +19,12 @@ impl Stored {
         Self {
             base: Value::read(entry, "base", fixed),
             per_rank: Value::read(entry, "per_rank", fixed),
-            per_graph: Value::read(entry, "per_graph", fixed),
+            per_node: Value::read(entry, "per_node", fixed),
         }
     }
 
     /// Bytes on one rank.
     pub fn bytes(&self, x: &Inputs) -> f64 {
-        self.base.at(x) + self.per_rank.at(x) * x.get(Input::Ranks) + self.per_graph.at(x) * x.get(Input::Graphs)
+        self.base.at(x) + self.per_rank.at(x) * x.get(Input::Ranks) + self.per_node.at(x) * x.get(Input::GraphNodes)
     }
 }

@@ -103,7 +103,13 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
         ),
         layer(35, Primitive::ReduceScatter, "nccl/reduce-scatter", reduce, RowSet::Split),
         layer(35, Primitive::Activation, "inductor/fused", stream(2 * 2880), RowSet::Gathered),
-        layer(35, Primitive::Sampling, "vllm-csrc/sampler", PrimitiveShape::Sampling { vocabulary: 201_088 }, RowSet::Sampled),
+        layer(
+            35,
+            Primitive::Sampling,
+            "vllm-csrc/sampler",
+            PrimitiveShape::Sampling { vocabulary: 201_088, trial_bytes: 2 },
+            RowSet::Sampled,
+        ),
     ]);
     PoolPlan {
         hardware: hardware.to_owned(),

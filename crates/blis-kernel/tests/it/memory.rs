@@ -40,3 +40,12 @@ fn one_rank_has_no_communicators_and_a_plan_without_graphs_none_of_their_memory(
     let least = model("h200").memory(&plan).unwrap();
     assert_eq!((least.communicators, least.graphs), (BytesPerRank::ZERO, BytesPerRank::ZERO));
 }
+
+#[test]
+fn captured_graphs_cost_what_their_kernels_cost() {
+    let (mut plan, model) = (mixture("h200"), model("h200"));
+    let before = model.memory(&plan).unwrap().graphs;
+    plan.graphs.eager_launches += 100;
+    let graphs = (plan.graphs.full.len() + plan.graphs.piecewise.len()) as u64;
+    assert_eq!(model.memory(&plan).unwrap().graphs - before, BytesPerRank::new(graphs * 100 * 26_624));
+}

@@ -215,7 +215,7 @@ fn take_apart(plan: &PoolPlan) {
         | PrimitiveShape::Scores { heads: _, head_dim: _, entry_bytes: _, ratio: _, top_k: _, ranked: _, multiplied: _ }
         | PrimitiveShape::Collective { group: _, bytes_per_row: _ }
         | PrimitiveShape::Stream { bytes_per_row: _ }
-        | PrimitiveShape::Sampling { vocabulary: _ } => {}
+        | PrimitiveShape::Sampling { vocabulary: _, trial_bytes: _ } => {}
     }
 }
 

@@ -108,7 +108,7 @@ fn largest_fall(chip: &str, work: &LoweredLayer) -> f64 {
 #[test]
 fn more_rows_never_cost_less_at_a_fixed_kernel() {
     let stream = |_: &Entry| [1_024, 11_520, 100_000].map(|bytes_per_row| PrimitiveShape::Stream { bytes_per_row }).to_vec();
-    let logits = |_: &Entry| vec![PrimitiveShape::Sampling { vocabulary: 201_088 }];
+    let logits = |_: &Entry| vec![PrimitiveShape::Sampling { vocabulary: 201_088, trial_bytes: 2 }];
     for name in CHIPS {
         // Experts: kernels change their tiles, and the fitted efficiency jumps with them.
         for (subject, primitive, shapes, admitted) in [
@@ -204,7 +204,7 @@ fn any_shape() -> impl Strategy<Value = (Primitive, PrimitiveShape)> {
     let collective = (1_u32..64, 1_u64..10_000_000)
         .prop_map(|(group, bytes_per_row)| (Primitive::AllReduce, PrimitiveShape::Collective { group, bytes_per_row }));
     let stream = (1_u64..10_000_000).prop_map(|bytes_per_row| (Primitive::Norm, PrimitiveShape::Stream { bytes_per_row }));
-    let sampling = (1_u64..1_000_000).prop_map(|vocabulary| (Primitive::Sampling, PrimitiveShape::Sampling { vocabulary }));
+    let sampling = (1_u64..1_000_000).prop_map(|vocabulary| (Primitive::Sampling, PrimitiveShape::Sampling { vocabulary, trial_bytes: 2 }));
     prop_oneof![gemm, moe, collective, stream, sampling]
 }
 

@@ -1,12 +1,17 @@
 //! Defaults that earlier releases had otherwise: what a measured run of such a release resolved where its launch line says nothing.
 //!
 //! A line that a user writes down for an earlier release keeps the modelled release's defaults: it asks what that line does today. A
-//! measured run is another matter, since it ran with its own. A row was read in the sources of the releases it was `seen` in, and not
-//! in any later one that was read; it applies up to the last of them. Left out: defaults that change nothing this port prices.
+//! measured run is another matter, since it ran with its own. A row was read in the sources of several releases, and holds up to the
+//! last of them that had it. What no setting says is in `former_rules`. A build between two releases ran with what the later of them
+//! still had. Left out: defaults that change nothing this port prices.
+
+use blis_contracts::model::ModelGraph;
 
 use super::error::ConfigError;
+use super::former_rules::ReleaseRules;
 use super::formerly::Release;
 use super::launch::Stated;
+use super::resolve::has_experts;
 use super::resolved::Source;
 use super::setting::Setting;
 use super::statements::Statement;
@@ -20,51 +25,104 @@ struct Row {
     /// The last release that was read and had it.
     last: &'static str,
     because: &'static str,
-    /// Whether it says something of one rank alone.
-    alone: bool,
+    of: Runs,
 }
 
-const ROWS: [Row; 4] = [
+/// Which runs a default says something of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// All of them.
+    All,
+    /// Those of several ranks that share matrices.
+    SeveralRanks,
+    /// Those of a mixture of experts.
+    Mixtures,
+}
+
+const ROWS: [Row; 6] = [
     Row {
         setting: Setting::CompilationConfigCudagraphMode,
         value: "PIECEWISE",
         last: "0.10.2",
         because: "0.11.0 made FULL_AND_PIECEWISE the default",
-        alone: true,
+        of: Runs::All,
     },
     Row {
         setting: Setting::CompilationConfigPassConfigFuseAllreduceRms,
         value: "false",
         last: "0.16.0",
         because: "off at every optimization level up to 0.16.0, and without levels in 0.10.2",
-        alone: false,
+        of: Runs::SeveralRanks,
     },
-    Row { setting: Setting::VllmAllreduceUseSymmMem, value: "0", last: "0.10.2", because: "on by default from 0.11.0", alone: false },
+    Row {
+        setting: Setting::VllmAllreduceUseSymmMem,
+        value: "0",
+        last: "0.10.2",
+        because: "on by default from 0.11.0",
+        of: Runs::SeveralRanks,
+    },
     Row {
         setting: Setting::VllmAllreduceUseFlashinfer,
         value: "0",
-        last: "0.25.0",
-        because: "off by default from 0.17.0 to 0.25.0, and absent before",
-        alone: false,
+        last: "0.28.0",
+        because: "off by default from 0.17.0 to 0.28.0, and absent before",
+        of: Runs::SeveralRanks,
+    },
+    Row {
+        setting: Setting::VllmUseV2ModelRunner,
+        value: "0",
+        last: "0.18.0",
+        because: "off by default in 0.18.0, and absent before",
+        of: Runs::All,
+    },
+    Row {
+        setting: Setting::VllmUseV2ModelRunner,
+        value: "0",
+        last: "0.28.0",
+        because: "up to 0.28.0 few mixtures of experts, and none that was measured, ran the second model runner by default",
+        of: Runs::Mixtures,
     },
 ];
 
+/// Releases that were read, with the day their wheel was built, oldest first.
+const READ: [(&str, &str); 8] = [
+    ("0.10.2", "2025-09-13"),
+    ("0.15.1", "2026-02-04"),
+    ("0.18.0", "2026-03-20"),
+    ("0.22.0", "2026-05-29"),
+    ("0.25.0", "2026-07-11"),
+    ("0.26.0", "2026-07-25"),
+    ("0.27.0", "2026-08-10"),
+    ("0.28.0", "2026-08-25"),
+];
+
+/// The first release that was read and built on `day` (`2026-07-02`) or later: what it still had, a build of that day had too.
+pub fn release_after(day: &str) -> Option<&'static str> {
+    READ.iter().find(|(_, built)| *built >= day).map(|(release, _)| *release)
+}
+
 impl Stated {
-    /// Takes the defaults of `release`, which ran, for what the line leaves out, where the modelled release has others. Each one taken is
-    /// among the notes.
-    pub fn take_defaults_of(&mut self, release: &str) -> Result<(), ConfigError> {
+    /// Takes the defaults of `release`, which ran `model`, for what the line leaves out, where the modelled release has others, and its
+    /// rules where no setting says them. Each default taken is among the notes.
+    pub fn take_defaults_of(&mut self, release: &str, model: &ModelGraph) -> Result<(), ConfigError> {
         let ran = Release::parse(release)?;
+        self.statements.rules = ReleaseRules::of(ran);
         let several =
             self.statements.get(Setting::TensorParallelSize).and_then(|ranks| ranks.value.as_u64()).is_some_and(|ranks| ranks > 1);
         for row in &ROWS {
             let field = Field::of(row.setting);
-            if Release::parse(row.last)? < ran || self.statements.has(field) || !(row.alone || several) {
+            let concerned = match row.of {
+                Runs::All => true,
+                Runs::SeveralRanks => several,
+                Runs::Mixtures => has_experts(model),
+            };
+            if Release::parse(row.last)? < ran || self.statements.has(field) || !concerned {
                 continue;
             }
             let value = from_word(field, row.value)?;
             let name = field.name();
-            self.statements.notes.push(format!("{name} = {} is the default of {release}, which ran ({})", shown(&value), row.because));
-            self.statements.insert(field, Statement { value, source: Source::FormerDefault, rule: format!("default of {release}") });
+            self.statements.notes.push(format!("{name} = {} was the default up to {} ({})", shown(&value), row.last, row.because));
+            self.statements.insert(field, Statement { value, source: Source::FormerDefault, rule: format!("default up to {}", row.last) });
         }
         Ok(())
     }
@@ -73,14 +131,20 @@ impl Stated {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::{gpt_oss, llama};
     use crate::config::{Launch, read};
 
     const FUSED: &str = "compilation_config.pass_config.fuse_allreduce_rms";
+    const SECOND_RUNNER: &str = "VLLM_USE_V2_MODEL_RUNNER";
 
-    fn taken(line: &str, release: &str) -> Stated {
+    fn taken(line: &str, release: &str, model: &ModelGraph) -> Stated {
         let mut stated = read(Launch { command: Some(line), args: None, env: &[], written_for: None }).unwrap();
-        stated.take_defaults_of(release).unwrap();
+        stated.take_defaults_of(release, model).unwrap();
         stated
+    }
+
+    fn value(stated: &Stated, key: &str) -> Option<String> {
+        stated.value(key).map(shown)
     }
 
     #[test]
@@ -93,18 +157,37 @@ mod tests {
 
     #[test]
     fn a_run_of_an_earlier_release_takes_its_defaults_for_what_the_line_leaves_out() {
-        let old = taken("vllm serve m -tp 2", "0.10.2");
-        assert_eq!(old.value("compilation_config.cudagraph_mode").map(shown).as_deref(), Some("PIECEWISE"));
-        assert_eq!(old.value(FUSED).map(shown).as_deref(), Some("false"));
-        assert_eq!(old.notes().len(), ROWS.len());
-        let stated = taken("vllm serve m -tp 2 -cc.pass_config.fuse_allreduce_rms true", "0.10.2");
-        assert_eq!(stated.value(FUSED).map(shown).as_deref(), Some("true"));
-        assert_eq!(taken("vllm serve m -tp 2", "0.17.0").value(FUSED), None);
-        assert_eq!(taken("vllm serve m", "0.10.2").notes().len(), 1, "what ranks do together says nothing of one");
+        let old = taken("vllm serve m -tp 2", "0.10.2", &llama());
+        assert_eq!(value(&old, "compilation_config.cudagraph_mode").as_deref(), Some("PIECEWISE"));
+        assert_eq!(value(&old, FUSED).as_deref(), Some("false"));
+        assert_eq!(old.notes().len(), 5);
+        let stated = taken("vllm serve m -tp 2 -cc.pass_config.fuse_allreduce_rms true", "0.10.2", &llama());
+        assert_eq!(value(&stated, FUSED).as_deref(), Some("true"));
+        assert_eq!(value(&taken("vllm serve m -tp 2", "0.17.0", &llama()), FUSED), None);
+        assert_eq!(taken("vllm serve m", "0.10.2", &llama()).notes().len(), 2, "what ranks do together says nothing of one");
+    }
+
+    #[test]
+    fn mixtures_of_experts_ran_the_first_model_runner_longer() {
+        let ran = |release, model: &ModelGraph| value(&taken("vllm serve m", release, model), SECOND_RUNNER);
+        assert_eq!(ran("0.22.0", &llama()), None);
+        assert_eq!(ran("0.22.0", &gpt_oss()), ran("0.10.2", &llama()));
+        assert!(ran("0.28.0", &gpt_oss()).is_some());
+        assert_eq!(ran("0.29.0", &gpt_oss()), None);
     }
 
     #[test]
     fn a_run_of_the_modelled_release_takes_none() {
-        assert!(taken("vllm serve m -tp 2", crate::RELEASE).notes().is_empty());
+        let today = taken("vllm serve m -tp 2", crate::RELEASE, &gpt_oss());
+        assert!(today.notes().is_empty());
+        assert_eq!(today.statements.rules, ReleaseRules::MODELLED);
+    }
+
+    #[test]
+    fn a_build_between_two_releases_has_what_the_later_still_had() {
+        assert_eq!(release_after("2026-07-02"), Some("0.25.0"));
+        assert_eq!(release_after("2026-07-11"), Some("0.25.0"));
+        assert_eq!(release_after("2026-08-30"), None);
+        assert!(READ.is_sorted_by(|a, b| a.1 < b.1 && Release::parse(a.0).unwrap() < Release::parse(b.0).unwrap()));
     }
 }

@@ -24,6 +24,10 @@ impl Release {
         Ok(release)
     }
 
+    pub(super) const fn new(number: [u32; 3]) -> Self {
+        Self(number)
+    }
+
     /// Reads `0.22.0`, or `v0.22.0`; a suffix after the patch (`rc1`, `.post1`) belongs to the release.
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
         let bad = || ConfigError::NotARelease { value: text.to_owned() };

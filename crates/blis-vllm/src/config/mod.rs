@@ -2,7 +2,7 @@
 //!
 //! Reading order: `resolved` and `choices` (what the rest of the engine sees), `table` (the generated field table that drives parsing,
 //! types, defaults, refusal and translation), `command`, `args`, `nested` and `env` (reading), `formerly` (spellings of earlier
-//! releases), `former_defaults` (what measured runs of them resolved otherwise), `resolve` (upstream's start-up rules). Left out: everything `data/status.toml` calls inert or not modelled.
+//! releases), `former_defaults` and `former_rules` (what measured runs of them resolved otherwise), `resolve` (upstream's start-up rules). Left out: everything `data/status.toml` calls inert or not modelled.
 
 mod args;
 mod choices;
@@ -10,6 +10,7 @@ mod command;
 mod env;
 mod error;
 mod former_defaults;
+mod former_rules;
 mod formerly;
 mod launch;
 mod nested;
@@ -27,6 +28,8 @@ pub use choices::{
     LinearBackend, MambaCacheMode, MambaDtype, MatmulPrecision, MlaPrefillBackend, MoeBackend, MsaDecodeBackend, SchedulingPolicy,
 };
 pub use error::{ConfigError, Place};
+pub use former_defaults::release_after;
+pub use former_rules::{CapacityCount, ReleaseRules, WindowReach};
 pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};
 pub use resolve::{DraftWidths, Machine, Unpriced, UsageContext, resolve, resolve_for, resolve_unpriced};
 pub use resolved::{

@@ -11,6 +11,7 @@ use super::choices::{
     AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
     LinearBackend, MambaCacheMode, MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
 };
+use super::former_rules::ReleaseRules;
 use super::setting::Setting;
 
 /// A launch line, resolved against one model and one chip.
@@ -42,6 +43,8 @@ pub struct Resolved {
     pub model_runner_v2: bool,
     /// Choices among the other kernels and collectives.
     pub kernels: KernelSettings,
+    /// What the release that runs does otherwise than the modelled one where no setting says so.
+    pub rules: ReleaseRules,
     /// Where every value came from, in a fixed order.
     pub explained: Vec<Explained>,
     /// Spellings of an earlier release that were translated or dropped, and flags that upstream would warn about.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::error::ConfigError;
+use super::former_rules::ReleaseRules;
 use super::resolved::Source;
 use super::setting::Setting;
 use super::table::{Estimation, Field, Status, nearest};
@@ -36,6 +37,8 @@ pub(super) struct Statements {
     by_key: BTreeMap<&'static str, Statement>,
     /// Translations and warnings.
     pub(super) notes: Vec<String>,
+    /// What the release that runs does otherwise.
+    pub(super) rules: ReleaseRules,
 }
 
 impl Statements {

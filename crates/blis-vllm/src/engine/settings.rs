@@ -2,7 +2,7 @@
 
 use super::gate::QueueLimits;
 use super::{CoreLayout, Lockstep};
-use crate::config::{Resolved, SchedulingPolicy, Setting};
+use crate::config::{Resolved, SchedulingPolicy, Setting, WindowReach};
 use crate::cudagraph::CudaGraphs;
 use crate::kv_sizing::{LayerKv, SizingInput};
 use crate::sched::queue::Policy;
@@ -71,6 +71,11 @@ pub fn sizing_input(
         max_model_len: narrow(Setting::MaxModelLen, cache.max_model_len)?,
         max_model_len_fits_memory: cache.max_model_len_fits_memory,
         max_in_flight_tokens: narrow(Setting::MaxNumBatchedTokens, scheduler.max_in_flight_tokens())?,
+        windows_count: match resolved.rules.windows {
+            WindowReach::StepsInFlight => narrow(Setting::MaxNumBatchedTokens, scheduler.max_in_flight_tokens())?,
+            WindowReach::OneStep => narrow(Setting::MaxNumBatchedTokens, scheduler.max_num_batched_tokens)?,
+        },
+        capacity: resolved.rules.capacity,
         disable_hybrid_kv_cache_manager: cache.disable_hybrid_kv_cache_manager,
         available_bytes: cache.kv_cache_memory_bytes.unwrap_or(available_bytes),
         allocatable_bytes,

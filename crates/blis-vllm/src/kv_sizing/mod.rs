@@ -14,6 +14,7 @@ mod tests;
 
 use groups::{LayerGroup, group_layers};
 
+use crate::config::CapacityCount;
 use crate::kv::group::{Attention, Retention};
 use crate::kv::manager::KvConfig;
 
@@ -44,6 +45,10 @@ pub struct SizingInput {
     pub max_model_len_fits_memory: bool,
     /// Most tokens scheduled but not processed.
     pub max_in_flight_tokens: u32,
+    /// Those of them that count towards what a layer with a window keeps of one request.
+    pub windows_count: u32,
+    /// How the tokens are counted that the cache holds.
+    pub capacity: CapacityCount,
     /// Whether layers with a window are given blocks for every token.
     pub disable_hybrid_kv_cache_manager: bool,
     /// Bytes the profiler found for KV on one rank.
@@ -202,13 +207,22 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
         max_model_len,
         max_in_flight_tokens: input.max_in_flight_tokens,
     };
-    let capacity_tokens = u64::from(floor(max_concurrency * f64::from(max_model_len)));
+    let capacity_tokens = match input.capacity {
+        CapacityCount::LongestRequests => u64::from(floor(max_concurrency * f64::from(max_model_len))),
+        CapacityCount::BlocksOverGroups => blocks_over_groups(num_blocks, &groups),
+    };
     Ok(SizedKv { groups, bytes_per_block, blocks_per_request, capacity_tokens, max_concurrency, config })
+}
+
+/// Tokens of one group's share of the blocks, by the smallest block.
+fn blocks_over_groups(blocks: u32, groups: &[LayerGroup]) -> u64 {
+    let smallest = groups.iter().map(|group| group.block_size).min().unwrap_or(0);
+    (u64::from(blocks) / groups.len().max(1) as u64) * u64::from(smallest)
 }
 
 /// Blocks that one request of `max_model_len` tokens takes at most, over all groups.
 fn blocks_per_request(input: &SizingInput, groups: &[LayerGroup], max_model_len: u32) -> u32 {
-    let blocks = |group: &LayerGroup| group.attention.blocks_per_request(group.block_size, input.max_in_flight_tokens, max_model_len);
+    let blocks = |group: &LayerGroup| group.attention.blocks_per_request(group.block_size, input.windows_count, max_model_len);
     groups.iter().map(blocks).sum()
 }
 

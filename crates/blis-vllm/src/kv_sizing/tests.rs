@@ -23,6 +23,8 @@ fn input(kinds: &[Attention], available_bytes: u64) -> SizingInput {
         max_model_len: 1024,
         max_model_len_fits_memory: false,
         max_in_flight_tokens: 256,
+        windows_count: 256,
+        capacity: CapacityCount::LongestRequests,
         disable_hybrid_kv_cache_manager: false,
         available_bytes,
         allocatable_bytes: 1 << 36,
@@ -220,6 +222,7 @@ fn packed_pages_make_groups_of_equal_repeats_and_the_widest_sets_the_block() {
         packs_pages: true,
         max_model_len: 2304,
         max_in_flight_tokens: 4096,
+        windows_count: 4096,
         allocatable_bytes: 100 << 30,
         enable_prefix_caching: false,
         ..input(&[FULL], 100 << 30)
@@ -235,4 +238,22 @@ fn packed_pages_make_groups_of_equal_repeats_and_the_widest_sets_the_block() {
     assert_eq!((sized.config.block_size, sized.config.num_blocks), (256, 81_652));
     let cached = SizingInput { enable_prefix_caching: true, ..packed };
     assert!(size(&cached).unwrap_err().to_string().contains("pass --no-enable-prefix-caching"));
+}
+
+#[test]
+fn a_release_that_counts_one_step_for_a_window_fits_more_requests_and_admits_by_the_steps_in_flight() {
+    let kinds = [FULL, WINDOW];
+    let today = size(&input(&kinds, 1 << 30)).unwrap();
+    let then = size(&SizingInput { windows_count: 128, ..input(&kinds, 1 << 30) }).unwrap();
+    // 64 blocks see everything; 128 - 1 + 256 tokens of the window take 24 and one more, 128 - 1 + 128 take 16 and one more.
+    assert_eq!((today.blocks_per_request, then.blocks_per_request), (64 + 25, 64 + 17));
+    assert_eq!(then.config.max_in_flight_tokens, today.config.max_in_flight_tokens);
+    assert!(then.capacity_tokens > today.capacity_tokens);
+}
+
+#[test]
+fn a_release_that_counted_one_groups_share_of_the_blocks_says_so_many_tokens() {
+    let counted = SizingInput { capacity: CapacityCount::BlocksOverGroups, ..input(&[FULL, WINDOW], 1 << 30) };
+    let sized = size(&counted).unwrap();
+    assert_eq!(sized.capacity_tokens, u64::from(sized.config.num_blocks / 2 * 16));
 }

@@ -287,7 +287,13 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     let width = stream_width(site, moe);
     let hidden = width.next_multiple_of(row.multiples.0);
     let padded = hidden != width;
-    let width_multiple = if refined_blocks(site, moe) && row.kernel != TRITON_EXPERTS { BLOCK } else { row.multiples.1 };
+    let width_multiple = if refined_blocks(site, moe) && row.kernel != TRITON_EXPERTS {
+        BLOCK
+    } else if row.kernel == TRTLLM_EXPERTS && moe.expert_format.weights == FormatName::Mxfp4 {
+        site.resolved.rules.trtllm_mxfp4_width
+    } else {
+        row.multiples.1
+    };
     // TensorRT-LLM's quantisation to mxfp8 pads while it quantises (upstream's `skip_forward_padding`).
     let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
     ExpertsChoice {

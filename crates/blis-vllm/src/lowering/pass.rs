@@ -411,8 +411,12 @@ impl Pass<'_> {
             let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: site.element_bytes() * vocabulary };
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, RowSet::Sampled, RowRange::ALL);
         }
-        let shape = PrimitiveShape::Sampling { vocabulary: site.model.vocab_size };
-        let kernel = if site.resolved.model_runner_v2 { TRITON_SAMPLER } else { TORCH_SAMPLER };
+        // The second runner's profiling step samples the logits as they are. The first one's copies them to 32 bits, filters, and draws
+        // from probabilities beside as much noise.
+        // upstream: vllm `v1/worker/gpu/model_runner.py::GPUModelRunner._dummy_sampler_run`, `v1/worker/gpu_model_runner.py` alike
+        let (kernel, trial_bytes) =
+            if site.resolved.model_runner_v2 { (TRITON_SAMPLER, site.element_bytes()) } else { (TORCH_SAMPLER, site.element_bytes() + 12) };
+        let shape = PrimitiveShape::Sampling { vocabulary: site.model.vocab_size, trial_bytes };
         self.push(Primitive::Sampling, kernel, shape, RowSet::Sampled, RowRange::ALL);
         Ok(())
     }

@@ -83,6 +83,11 @@ struct Line<'a>(&'a str, &'a str, &'a str);
 
 impl Line<'_> {
     fn lower(self) -> Result<PoolPlan, LoweringError> {
+        self.lower_as(None)
+    }
+
+    /// As a run of a release had it; of the modelled one where none is named.
+    fn lower_as(self, release: Option<&str>) -> Result<PoolPlan, LoweringError> {
         let Self(name, chip_name, arguments) = self;
         let (model, chip) = (model(name), chip(chip_name));
         let (variables, arguments): (Vec<&str>, Vec<&str>) =
@@ -90,7 +95,10 @@ impl Line<'_> {
         let env: Vec<(String, String)> =
             variables.iter().filter_map(|word| word.split_once('=')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let command = format!("vllm serve m {}", arguments.join(" "));
-        let stated = read(Launch { command: Some(&command), args: None, env: &env, written_for: None }).unwrap();
+        let mut stated = read(Launch { command: Some(&command), args: None, env: &env, written_for: None }).unwrap();
+        if let Some(release) = release {
+            stated.take_defaults_of(release, &model).unwrap();
+        }
         let resolved = resolve(&stated, Machine { model: &model, chip: &chip, gpus: 8 }).unwrap();
         lower(&model, &resolved, &chip)
     }
@@ -141,7 +149,7 @@ fn written(piece: &LoweredLayer) -> String {
         }
         PrimitiveShape::Collective { group, bytes_per_row } => format!("{bytes_per_row} B a row over {group}"),
         PrimitiveShape::Stream { bytes_per_row } => format!("{bytes_per_row} B a row"),
-        PrimitiveShape::Sampling { vocabulary } => format!("{vocabulary} logits"),
+        PrimitiveShape::Sampling { vocabulary, .. } => format!("{vocabulary} logits"),
     };
     format!("{} {}/{} {rows}{range}: {shape}", piece.primitive.as_str(), piece.kernel.library, piece.kernel.variant)
 }

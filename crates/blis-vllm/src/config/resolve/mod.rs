@@ -29,6 +29,7 @@ use super::resolved::Resolved;
 use super::setting::Setting;
 pub use batch::UsageContext;
 use ledger::Ledger;
+pub(super) use parallel::has_experts;
 
 /// What the rules look up: the model and the machine.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +129,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
         attention,
         model_runner_v2,
         kernels,
+        rules: stated.statements.rules,
         explained,
         notes,
     })

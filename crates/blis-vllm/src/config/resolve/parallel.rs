@@ -65,6 +65,7 @@ pub(super) fn api_server_count(ledger: &mut Ledger<'_>, cores: u32) -> Result<u3
         .ok_or_else(|| ConfigError::Refused(format!("--api-server-count {stated}: a server that answers requests needs at least 1")))
 }
 
-fn has_experts(model: &ModelGraph) -> bool {
+/// Whether any layer of a model is a mixture of experts.
+pub(in crate::config) fn has_experts(model: &ModelGraph) -> bool {
     model.blocks.values().any(|block| matches!(block.feed_forward, FeedForward::MixtureOfExperts(_)))
 }

@@ -49,6 +49,13 @@ fn gpt_oss_120b_on_blackwell_has_wide_biases() {
 }
 
 #[test]
+fn earlier_releases_pad_tensorrt_llms_mxfp4_experts_to_256() {
+    let ran = |release| resident(&Line("gpt-oss-120b", "b200", "--tensor-parallel-size 8").lower_as(Some(release)).unwrap());
+    assert_eq!(ran("0.26.0"), besides_experts(8) + experts(3072, 512) + biases(3072, 512, 4));
+    assert_eq!(ran("0.27.0"), gpt_oss(8, "b200", ""));
+}
+
+#[test]
 fn gpt_oss_120b_on_triton_pads_widths_to_64_and_scales_to_tiles() {
     for (ranks, width) in [(1, 2880), (2, 1472), (4, 768), (8, 384)] {
         let width: u64 = width;

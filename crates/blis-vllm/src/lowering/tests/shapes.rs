@@ -233,3 +233,15 @@ fn a_width_the_ranks_cannot_share_is_refused() {
     resolved.tensor_parallel_size = 7;
     assert_eq!(lower(&model, &resolved, &chip).unwrap_err().to_string(), "a padded vocabulary of 201088 cannot be shared by 7 ranks");
 }
+
+#[test]
+fn the_first_model_runner_tries_its_sampler_with_everything_on() {
+    let sampled = |release| {
+        let plan = Line("gpt-oss-120b", "h200", "").lower_as(Some(release)).unwrap();
+        let sampler = plan.layers.iter().find(|layer| layer.primitive == Primitive::Sampling).unwrap();
+        let PrimitiveShape::Sampling { trial_bytes, .. } = sampler.shape else { panic!("{:?}", sampler.shape) };
+        (sampler.kernel.variant.clone(), trial_bytes)
+    };
+    assert_eq!(sampled("0.22.0"), ("sampler".to_owned(), 14));
+    assert_eq!(sampled(crate::RELEASE), ("gumbel-sampler".to_owned(), 2));
+}

@@ -1,0 +1,72 @@
+//! What earlier releases counted or padded otherwise where no setting says so, for measured runs of them.
+//!
+//! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. All three decide how many
+//! tokens the KV cache is said to hold. Left out: rules of scheduling, which are the modelled release's for every run.
+
+use super::formerly::Release;
+
+/// The rules of one release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReleaseRules {
+    /// How many scheduled tokens a window adds to what it looks back over, where the blocks of one request are counted.
+    pub windows: WindowReach,
+    /// How the tokens are counted that the KV cache holds.
+    pub capacity: CapacityCount,
+    /// What TensorRT-LLM's mxfp4 experts pad their width to. upstream: vllm
+    /// `model_executor/layers/fused_moe/oracle/mxfp4.py::mxfp4_round_up_hidden_size_and_intermediate_size`
+    pub trtllm_mxfp4_width: u64,
+}
+
+/// Scheduled tokens that a layer with a window may keep beside the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowReach {
+    /// Those of every step in flight.
+    StepsInFlight,
+    /// Those of one step.
+    OneStep,
+}
+
+/// What is called the size of a KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapacityCount {
+    /// The longest request's tokens, as often as such requests fit.
+    LongestRequests,
+    /// The tokens of one group's share of the blocks.
+    BlocksOverGroups,
+}
+
+impl ReleaseRules {
+    /// Those of the modelled release.
+    pub const MODELLED: Self =
+        Self { windows: WindowReach::StepsInFlight, capacity: CapacityCount::LongestRequests, trtllm_mxfp4_width: 128 };
+
+    /// Those of a release.
+    pub(super) fn of(release: Release) -> Self {
+        let up_to = |last: [u32; 3]| release <= Release::new(last);
+        Self {
+            windows: if up_to([0, 25, 0]) { WindowReach::OneStep } else { WindowReach::StepsInFlight },
+            capacity: if up_to([0, 18, 0]) { CapacityCount::BlocksOverGroups } else { CapacityCount::LongestRequests },
+            trtllm_mxfp4_width: if up_to([0, 26, 0]) { 256 } else { 128 },
+        }
+    }
+}
+
+impl Default for ReleaseRules {
+    fn default() -> Self {
+        Self::MODELLED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_holds_up_to_the_last_release_that_had_it() {
+        let of = |text| ReleaseRules::of(Release::parse(text).unwrap());
+        assert_eq!(of("0.18.0").capacity, CapacityCount::BlocksOverGroups);
+        assert_eq!((of("0.22.0").capacity, of("0.25.0").windows), (CapacityCount::LongestRequests, WindowReach::OneStep));
+        assert_eq!((of("0.26.0").windows, of("0.26.0").trtllm_mxfp4_width), (WindowReach::StepsInFlight, 256));
+        assert_eq!(of(crate::RELEASE), ReleaseRules::MODELLED);
+    }
+}
