@@ -317,6 +317,8 @@ pub enum PrimitiveShape {
         kv_group: u32,
         /// Tokens a query sees, itself included; 0 for all.
         window: u32,
+        /// Tokens of a chunk of the context, of which a query sees its own alone; 0 where chunks play no part.
+        chunk: u32,
         /// Whether sink logits take part.
         sinks: bool,
         /// How keys and values are stored.

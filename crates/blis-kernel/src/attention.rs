@@ -1,12 +1,13 @@
 //! Attention of one step: exact integer sums over its decode requests, and a loop over its prefill rows.
 //!
-//! Every class of decode attention reads the same sums, one per distinct window. Where the kernel that serves decode is also the
+//! Every class of decode attention reads the same sums, one per distinct window or chunk. Where the kernel that serves decode is also the
 //! one that serves prefill, a step with both makes one call, and the launch's own time counts once.
 
 use blis_contracts::plan::PrimitiveShape;
 use blis_contracts::step::{PrefillRow, RankStep};
 use blis_registry::vocabulary::Input;
 
+use crate::chunks;
 use crate::forms::{Form, Parts, Rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
@@ -25,6 +26,7 @@ pub(crate) struct Attention {
 pub(crate) struct DecodeClass {
     pub(crate) operation: Operation,
     window: u32,
+    chunk: u32,
     /// Whether a step with prefill rows serves them in the same call.
     shared: bool,
     pub(crate) tally: Tally,
@@ -34,6 +36,7 @@ pub(crate) struct DecodeClass {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PrefillClass {
     pub(crate) operation: Operation,
+    chunk: u32,
     pub(crate) tally: Tally,
 }
 
@@ -85,11 +88,15 @@ impl Attention {
         let decode = decode
             .into_iter()
             .map(|operation| {
-                let window = window_of(&operation.shape);
-                DecodeClass { window, shared: same_call(&operation), operation, tally: Tally::default() }
+                let (window, chunk) = limits_of(&operation.shape);
+                DecodeClass { window, chunk, shared: same_call(&operation), operation, tally: Tally::default() }
             })
             .collect();
-        let prefill = prefill.into_iter().map(|operation| PrefillClass { operation, tally: Tally::default() }).collect();
+        let class = |operation: Operation| {
+            let (_, chunk) = limits_of(&operation.shape);
+            PrefillClass { operation, chunk, tally: Tally::default() }
+        };
+        let prefill = prefill.into_iter().map(class).collect();
         Self { decode, prefill, sparse }
     }
 
@@ -137,7 +144,8 @@ impl DecodeClass {
         if !runs(&self.operation, step.decode.len()) {
             return None;
         }
-        let visible = visible_tokens(&step.decode, self.window);
+        let visible =
+            if self.chunk > 0 { chunks::visible_tokens(&step.decode, self.chunk) } else { visible_tokens(&step.decode, self.window) };
         let cut = self.window > 0 && step.decode.iter().any(|&cached| cached >= self.window);
         let inputs = self
             .operation
@@ -158,7 +166,7 @@ impl PrefillClass {
         if !runs(&self.operation, step.prefill.len()) {
             return None;
         }
-        let longest = *step.prefill.iter().max_by_key(|row| row.query)?;
+        let longest = step.prefill.iter().flat_map(|&row| chunks::rows(row, self.chunk)).max_by_key(|row| row.query)?;
         let inputs = self.row(longest);
         let form = self.operation.term.form();
         if matches!(form, Form::Recurrence(_) | Form::Scan(_)) {
@@ -173,7 +181,7 @@ impl PrefillClass {
         };
         let mut rows = Rows::NONE;
         let mut extrapolated = false;
-        for &row in &step.prefill {
+        for row in step.prefill.iter().flat_map(|&row| chunks::rows(row, self.chunk)) {
             let inputs = self.row(row);
             form.add(&inputs, &mut rows);
             extrapolated |= self.operation.term.extrapolates(&inputs);
@@ -212,9 +220,10 @@ fn runs(operation: &Operation, requests: usize) -> bool {
     u32::try_from(requests).is_ok_and(|requests| requests > 0 && operation.runs_for.contains(requests))
 }
 
-fn window_of(shape: &PrimitiveShape) -> u32 {
+/// Tokens of the window and of the chunk that a query sees; 0 where there is none.
+fn limits_of(shape: &PrimitiveShape) -> (u32, u32) {
     match shape {
-        PrimitiveShape::Attention { window, .. } => *window,
+        PrimitiveShape::Attention { window, chunk, .. } => (*window, *chunk),
         PrimitiveShape::Gemm { .. }
         | PrimitiveShape::BatchedGemm { .. }
         | PrimitiveShape::Latent { .. }
@@ -226,7 +235,7 @@ fn window_of(shape: &PrimitiveShape) -> u32 {
         | PrimitiveShape::Moe { .. }
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }
-        | PrimitiveShape::Sampling { .. } => 0,
+        | PrimitiveShape::Sampling { .. } => (0, 0),
     }
 }
 

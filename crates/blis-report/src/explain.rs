@@ -212,8 +212,12 @@ fn shape(shape: &PrimitiveShape) -> String {
             format!("{query_heads}/{kv_heads} heads of {key_dim} and {value_dim}, {}", format.as_str())
         }
         PrimitiveShape::Traffic { bytes: read } => format!("{} a call", bytes(read)),
-        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, window, sinks, kv_format, .. } => {
-            let window = if window == 0 { String::new() } else { format!(", window {window}") };
+        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, window, chunk, sinks, kv_format, .. } => {
+            let window = match (window, chunk) {
+                (0, 0) => String::new(),
+                (0, chunk) => format!(", chunks of {chunk}"),
+                (window, _) => format!(", window {window}"),
+            };
             let sinks = if sinks { ", sinks" } else { "" };
             format!("{query_heads}/{kv_heads} heads of {head_dim}{window}{sinks}, KV {}", kv_format.as_str())
         }

@@ -47,7 +47,7 @@ def draw_model(rng: random.Random, block: int) -> tuple[object, int]:
 def draw_chunked(rng: random.Random, block: int) -> tuple[object, int]:
     """A model with layers that see a chunk of the context, and the number of KV groups its pool must serve."""
     # By which layers see all of the context: 0.
-    pattern, groups = rng.choice([([1, 0], 2), ([1, 1, 0], 3), ([1, 1, 1, 0] * 2, 4), ([0, 1, 1, 0, 1], 2), ([1, 1], 1), ([1, 1, 1, 1, 0], 5)])
+    pattern, groups = rng.choice([([1, 0], 2), ([1, 1, 0], 3), ([1, 1, 1, 0] * 2, 4), ([0, 1, 1, 0, 1], 3), ([1, 1], 1), ([1, 1, 1, 1, 0], 5)])
     chunk = block * rng.choice([1, 2, 2, 4, 8])
     model = {"preset": "tiny-llama4", "attention_chunk_size": chunk, "num_hidden_layers": len(pattern), "no_rope_layers": pattern}
     return model, groups

@@ -1,6 +1,6 @@
 """What a forward pass multiplies: rows.py --configs DIR [--out rows.json]
 
-Runs upstream's own forward functions of nine models on meta tensors, for steps of 16 decodes and one piece of a prompt,
+Runs upstream's own forward functions of ten models on meta tensors, for steps of 16 decodes and one piece of a prompt,
 padded to a captured size, and notes every call of a linear layer and of a mixture of experts: rows, outputs, inputs, and how
 many layers call alike. The layers' own arithmetic is not run; what each hands back is a tensor of the shape it would. OPAQUE says how calls are
 counted that hide products of their own.
@@ -41,6 +41,7 @@ CASES = [
     ("gpt-oss-20b", "h200", 2),
     ("deepseek-v3", "h200", 8),
     ("minimax-m2.5", "h200", 4),
+    ("llama-4-scout", "h200", 8),
     ("nemotron-3-nano-30b-a3b", "h200", 2),
     ("nemotron-3-super-120b-a12b", "b200", 8),
 ]

@@ -33,10 +33,30 @@ UNREADABLE = {"minimax-m3": "its source holds the text part alone"}
 PIXELS = json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3})
 
 
+# The published vision_config of Llama 4, which the source leaves out too.
+TOWERS = {
+    "llama-4-": {
+        "model_type": "llama4_vision_model",
+        "hidden_size": 1408,
+        "intermediate_size": 5632,
+        "num_hidden_layers": 34,
+        "num_attention_heads": 16,
+        "image_size": 336,
+        "patch_size": 14,
+        "projector_input_dim": 4096,
+        "projector_output_dim": 4096,
+        "vision_output_dim": 4096,
+    }
+}
+
+
 def vendor_files(name: str, configs: Path) -> dict[str, str]:
     """A catalog model's files."""
     entry = yaml.safe_load((CATALOG / name / "model.yaml").read_text())
     files = {"config.json": (configs / entry["config"]).read_text(), "preprocessor_config.json": PIXELS}
+    for family, tower in TOWERS.items():
+        if name.startswith(family):
+            files["config.json"] = json.dumps({**json.loads(files["config.json"]), "vision_config": tower})
     beside = configs / entry.get("quantisation_config", "absent")
     if beside.exists():
         files["hf_quant_config.json"] = beside.read_text()

@@ -2,8 +2,8 @@
 //! every layer or every few, beside one that all tokens pass.
 //!
 //! A configuration that lists no layers without positions has every fourth so, which is a default of its class. Norms over queries and
-//! keys carry no weights and stand in layers that turn positions alone. Left out: the scaling of queries by position, which changes no
-//! tensor and is computed with the rotation.
+//! keys carry no weights and stand in layers that turn positions alone. Layers without positions scale
+//! queries, which changes no tensor; a configuration that switches this off is refused.
 
 use blis_contracts::format::MatmulFormat;
 use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
@@ -26,15 +26,7 @@ pub(super) const LLAMA4: Family = Family {
         encoder: EncoderKind::Llama4,
         without_effect: &["boi_token_index", "eoi_token_index", "image_token_index", "tie_word_embeddings", "torch_dtype"],
     }),
-    without_effect: &[
-        "attention_bias",
-        "attn_scale",
-        "attn_temperature_tuning",
-        "floor_scale",
-        "for_llm_compressor",
-        "model_type",
-        "router_jitter_noise",
-    ],
+    without_effect: &["attention_bias", "attn_scale", "floor_scale", "for_llm_compressor", "model_type", "router_jitter_noise"],
     ..DENSE
 };
 
@@ -56,6 +48,7 @@ pub(super) fn build(keys: &Keys<'_>, heads: Attending, quantisation: &Quantisati
     let normed = keys.flag("use_qk_norm")?.unwrap_or(true);
     let turned = turned(keys, heads.layers)?;
     check_kinds(keys, &turned)?;
+    check_scaling(keys)?;
     let networks = Networks::read(keys)?;
     let layer = |(index, turns): (u32, bool)| {
         let same = |modules: &[&str]| super::layers::same_format(quantisation, index, &format!("model.layers.{index}"), modules);
@@ -103,6 +96,15 @@ fn check_kinds(keys: &Keys<'_>, turned: &[bool]) -> Result<(), DeriveError> {
         return Ok(());
     }
     Err(keys.wrong("layer_types", found, "chunked_attention where no_rope_layers says 1, full_attention elsewhere"))
+}
+
+/// Refuses queries that are left as they are in layers without positions: a graph does not say whether they are scaled.
+fn check_scaling(keys: &Keys<'_>) -> Result<(), DeriveError> {
+    let Some(found) = keys.any("attn_temperature_tuning") else { return Ok(()) };
+    if matches!(found, Tree::Flag(false) | Tree::Natural(0)) {
+        return Err(keys.wrong("attn_temperature_tuning", found, "true, as queries of layers without positions are scaled"));
+    }
+    Ok(())
 }
 
 /// The feed-forward parts: a mixture in every so many-th layer.
@@ -200,6 +202,7 @@ mod tests {
             ),
             ("\"use_qk_norm\"", "\"layer_types\": [\"full_attention\"], \"use_qk_norm\"", "layer_types: [\"full_attention\"] is not"),
             ("\"use_qk_norm\"", "\"moe_layers\": [1], \"use_qk_norm\"", "moe_layers: [1] is not absent"),
+            ("\"use_qk_norm\"", "\"attn_temperature_tuning\": 0, \"use_qk_norm\"", "attn_temperature_tuning: 0 is not true"),
         ] {
             let message = small(from, to).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}\nwanted {expected}");

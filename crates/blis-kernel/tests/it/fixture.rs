@@ -44,7 +44,8 @@ fn gemm(columns: u64, depth: u64) -> PrimitiveShape {
 }
 
 fn attention(kv_group: u32, window: u32) -> PrimitiveShape {
-    PrimitiveShape::Attention { query_heads: 16, kv_heads: 2, head_dim: 64, kv_group, window, sinks: true, kv_format: FormatName::Bf16 }
+    let kv_format = FormatName::Bf16;
+    PrimitiveShape::Attention { query_heads: 16, kv_heads: 2, head_dim: 64, kv_group, window, chunk: 0, sinks: true, kv_format }
 }
 
 const GATHERED: PrimitiveShape = PrimitiveShape::Gathered {

@@ -130,6 +130,7 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("attention.head_dim", |plan| in_shapes!(plan, Attention, head_dim => *head_dim *= 2)),
     ("attention.kv_group", |plan| in_shapes!(plan, Attention, kv_group => *kv_group = 1 - *kv_group)),
     ("attention.window", |plan| in_shapes!(plan, Attention, window => *window += 256)),
+    ("attention.chunk", |plan| in_shapes!(plan, Attention, chunk => *chunk = 64)),
     ("attention.sinks", |plan| in_shapes!(plan, Attention, sinks => *sinks = !*sinks)),
     ("attention.kv_format", |plan| in_shapes!(plan, Attention, kv_format => *kv_format = FormatName::Fp8)),
     ("batched_gemm.batch", |plan| in_shapes!(plan, BatchedGemm, batch => *batch *= 2)),
@@ -208,7 +209,16 @@ fn take_apart(plan: &PoolPlan) {
         | PrimitiveShape::Latent { query_heads: _, kv_heads: _, key_dim: _, value_dim: _, kv_group: _, format: _ }
         | PrimitiveShape::Traffic { bytes: _ }
         | PrimitiveShape::Moe { experts: _, local_experts: _, top_k: _, hidden: _, intermediate: _, gated: _, format: _ }
-        | PrimitiveShape::Attention { query_heads: _, kv_heads: _, head_dim: _, kv_group: _, window: _, sinks: _, kv_format: _ }
+        | PrimitiveShape::Attention {
+            query_heads: _,
+            kv_heads: _,
+            head_dim: _,
+            kv_group: _,
+            window: _,
+            chunk: _,
+            sinks: _,
+            kv_format: _,
+        }
         | PrimitiveShape::Gathered { query_heads: _, head_dim: _, entry_bytes: _, window: _, ratio: _, top_k: _, multiplied: _ }
         | PrimitiveShape::Recurrent { heads: _, state_elements: _ }
         | PrimitiveShape::Scan { bytes_per_token: _, bytes_per_row: _ }

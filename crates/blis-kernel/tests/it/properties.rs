@@ -228,7 +228,8 @@ proptest! {
     ) {
         let (group, kv_heads, head_dim) = geometry;
         let kv_format = FormatName::Bf16;
-        let shape = PrimitiveShape::Attention { query_heads: group * kv_heads, kv_heads, head_dim, kv_group: 0, window, sinks: false, kv_format };
+        let query_heads = group * kv_heads;
+        let shape = PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group: 0, window, chunk: 0, sinks: false, kv_format };
         let work = |primitive| layer(0, primitive, "any/kernel", shape, RowSet::Requests);
         let plan = PoolPlan { layers: vec![work(Primitive::AttentionDecode), work(Primitive::AttentionPrefill)], ..mixture("h100") };
         let mut plan = model("h100").compile(&plan).unwrap();

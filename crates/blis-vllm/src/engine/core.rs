@@ -183,7 +183,7 @@ impl Core {
         }
         shape::describe(&batch, around.graphs, &mut around.shape.ranks[0]);
         let estimate = around.environment.price(around.plan_id, around.shape);
-        let launched = now + estimate.before() + estimate.launch();
+        let launched = around.launched(now, self.stages_free[0], &estimate);
         let end = self.occupy(launched, &estimate, around);
         around.ticket(StepTicket {
             step: around.counters.steps,

@@ -208,7 +208,7 @@ fn launch(cores: &mut [Core], device_free: &mut SimTime, around: &mut Around<'_>
     let come = held.iter().map(|(time, _)| *time).max().expect("there are cores");
     describe(&held, around);
     let estimate = around.environment.price(around.plan_id, around.shape);
-    let launched = come + estimate.before() + estimate.launch();
+    let launched = around.launched(come, *device_free, &estimate);
     let start = launched.max(*device_free);
     let end = start + estimate.device();
     *device_free = end;

@@ -27,10 +27,10 @@ mod tests;
 
 use blis_contracts::engine::{Effects, Engine, EngineCounters, EngineSnapshot, Input, StepTicket};
 use blis_contracts::environment::{Environment, PlanId};
-use blis_contracts::plan::PoolPlan;
+use blis_contracts::plan::{PoolPlan, PrimitiveShape};
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::request::RequestSlot;
-use blis_contracts::step::{RankStep, StepShape};
+use blis_contracts::step::{RankStep, StepEstimate, StepShape};
 use blis_contracts::units::{Blocks, SimTime, Tokens};
 
 use self::coordinator::{Counts, FrontEnds, Home, Notice};
@@ -93,6 +93,8 @@ pub struct Lockstep {
 pub struct VllmEngine {
     plan: PoolPlan,
     plan_id: PlanId,
+    /// Whether preparing a step reads lengths back from the accelerator, which is done with the step before by then.
+    reads_back: bool,
     settings: Vec<ResolvedSetting>,
     graphs: CudaGraphs,
     cores: Vec<Core>,
@@ -117,6 +119,7 @@ struct Routes {
 /// What a core sees of the world while it runs.
 struct Around<'a> {
     plan_id: PlanId,
+    reads_back: bool,
     graphs: &'a CudaGraphs,
     shape: &'a mut StepShape,
     counters: &'a mut EngineCounters,
@@ -130,6 +133,15 @@ impl Around<'_> {
     fn ticket(&mut self, ticket: StepTicket) {
         self.effects.started.push(ticket);
         self.counters.steps += 1;
+    }
+
+    /// When the host has launched a step it began to prepare at `now`, where the accelerator is done with all before it at `free`.
+    ///
+    /// upstream: vllm `v1/attention/backends/utils.py::make_local_attention_virtual_batches`
+    fn launched(&self, now: SimTime, free: SimTime, estimate: &StepEstimate) -> SimTime {
+        let prepared = now + estimate.before();
+        let ready = if self.reads_back { prepared.max(free) } else { prepared };
+        ready + estimate.launch()
     }
 
     /// A request has ended; where it had been, if there are several cores.
@@ -169,9 +181,11 @@ impl VllmEngine {
         };
         let ranks = if cores.lockstep.is_some() { cores.count } else { 1 };
         let front_ends = || FrontEnds::new(cores.count, cores.front_ends, cores.lockstep.is_some());
+        let reads_back = plan.layers.iter().any(|layer| matches!(layer.shape, PrimitiveShape::Attention { chunk, .. } if chunk > 0));
         Self {
             plan,
             plan_id,
+            reads_back,
             settings,
             graphs,
             cores: (0..cores.count).map(core).collect(),
@@ -276,6 +290,7 @@ impl VllmEngine {
     fn run_cores(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) -> (Option<SimTime>, bool) {
         let mut around = Around {
             plan_id: self.plan_id,
+            reads_back: self.reads_back,
             graphs: &self.graphs,
             shape: &mut self.shape,
             counters: &mut self.counters,

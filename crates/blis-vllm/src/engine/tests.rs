@@ -192,6 +192,22 @@ fn a_slow_host_sets_the_pace_with_all_its_work() {
 }
 
 #[test]
+fn a_step_whose_chunks_are_found_from_lengths_is_launched_once_the_one_before_is_done() {
+    let mut engine = engine(2);
+    engine.reads_back = true;
+    check(
+        &timeline(engine, DEVICE_BOUND, vec![request(0, 0, 3, 3)]),
+        "0: step 0 of 32 tokens, 150-2150
+         150: step 1 of 1 tokens, 2200-3200
+         2230: token of 0
+         2230: step 2 of 1 tokens, 3250-4250
+         3280: token of 0
+         4280: token of 0
+         4280: Length of 0",
+    );
+}
+
+#[test]
 fn a_busy_device_never_waits_for_the_host() {
     check(
         &timeline(engine(2), DEVICE_BOUND, vec![request(0, 0, 4, 4), request(1, 0, 4, 4)]),

@@ -49,6 +49,7 @@ impl Pass<'_> {
             head_dim: attention.head_dim,
             kv_group,
             window: indexer.visible_tokens(),
+            chunk: 0,
             sinks: attention.sinks,
             kv_format: site.kv_format(),
         };
@@ -83,6 +84,7 @@ fn index_shape(site: &Site<'_>, attention: &GroupedQueryAttention, indexer: &Blo
         head_dim: indexer.head_dim / 2,
         kv_group,
         window: 0,
+        chunk: 0,
         sinks: false,
         kv_format: key_format(site),
     }

@@ -1,8 +1,8 @@
 //! From a model graph, a resolved configuration and a chip to the plan the cost model prices.
 //!
 //! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
-//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`mamba2`], [`collective`], [`exchange`],
-//! [`elementwise`]. Their answers become the layers of
+//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`mamba2`], [`llama4`], [`collective`],
+//! [`exchange`], [`elementwise`]. Their answers become the layers of
 //! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
 //! ([`buffers`]). The names of kernels stand in [`names`].
 //!
@@ -23,6 +23,7 @@ mod experts;
 mod kv;
 mod latent;
 mod linear;
+mod llama4;
 mod mamba2;
 mod names;
 mod narrowed;
@@ -37,7 +38,7 @@ mod weights;
 mod tests;
 
 use blis_contracts::chip::Chip;
-use blis_contracts::model::{Attention, ModelGraph};
+use blis_contracts::model::ModelGraph;
 use blis_contracts::plan::PoolPlan;
 
 use crate::config::Resolved;
@@ -97,16 +98,5 @@ pub enum LoweringError {
 
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
-    check_chunks(model)?;
     pool::plan(&site::Site::new(model, resolved, chip)?)
-}
-
-/// Kernels that read a chunk of the context are not lowered.
-fn check_chunks(model: &ModelGraph) -> Result<(), LoweringError> {
-    let chunked = |attention: &Attention| matches!(attention, Attention::GroupedQuery(attention) if attention.chunk.is_some());
-    if model.layers().any(|block| chunked(&block.attention)) {
-        let reason = "attends within chunks of the context (ChunkedLocalAttention)".to_owned();
-        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
-    }
-    Ok(())
 }

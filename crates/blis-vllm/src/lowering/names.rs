@@ -120,6 +120,8 @@ kernels! {
     SHARED_STREAM = "vllm" / "shared-experts-stream";
     /// Projections of one input on several streams.
     PROJECTION_STREAMS = "vllm" / "projection-streams";
+    /// PyTorch's kernels of one arithmetic operation each.
+    TORCH_ELEMENTWISE = "torch" / "elementwise";
     /// PyTorch's copies of tensors and parts of them.
     TORCH_COPY = "torch" / "copy";
     /// vLLM's Triton decode attention to the blocks an indexer picked.

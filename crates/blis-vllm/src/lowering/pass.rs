@@ -202,12 +202,7 @@ impl Pass<'_> {
             self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE, 2 * columns * site.element_bytes());
         } else {
             self.qk_norm(attention);
-            // The turned part of queries and keys, read and written.
-            let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
-            let turned = heads * u64::from(attention.rotated());
-            if turned > 0 {
-                self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned * site.element_bytes());
-            }
+            self.turn(attention);
         }
         match &attention.indexer {
             Some(indexer) => self.block_sparse(attention, indexer, kv_group),
@@ -229,7 +224,19 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Attention to the context or a window of it.
+    /// The rotation of queries and keys, or what stands in its place where positions turn nothing.
+    fn turn(&mut self, attention: &GroupedQueryAttention) {
+        let site = self.site;
+        if attention.rotated() > 0 {
+            // The turned part of queries and keys, read and written.
+            let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
+            self.stream(Primitive::Rope, elementwise::rope(site), 2 * heads * u64::from(attention.rotated()) * site.element_bytes());
+        } else if site.is_llama4() {
+            self.scale_queries(attention);
+        }
+    }
+
+    /// Attention to the context, a window of it or a chunk of it.
     fn attend(&mut self, attention: &GroupedQueryAttention, kv_group: u32) {
         let site = self.site;
         let shape = PrimitiveShape::Attention {
@@ -238,6 +245,7 @@ impl Pass<'_> {
             head_dim: attention.head_dim,
             kv_group,
             window: attention.window.unwrap_or(0),
+            chunk: attention.chunk.unwrap_or(0),
             sinks: attention.sinks,
             kv_format: site.kv_format(),
         };
@@ -366,6 +374,9 @@ impl Pass<'_> {
             self.push(Primitive::Activation, elementwise::pad(site), shape, exchange.own, RowRange::ALL);
         }
         self.exchanged(exchange, Primitive::AllGather, NCCL_ALL_GATHER, exchange.dispatched);
+        if site.is_llama4() {
+            self.weigh_inputs(kernel, exchange.at_experts);
+        }
         self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
         let row = site.element_bytes() * output;
         self.exchanged(exchange, Primitive::ReduceScatter, NCCL_REDUCE_SCATTER, row);

@@ -42,6 +42,10 @@ const SEQUENCE_PARALLEL: [&str; 11] = [
 /// The model whose layers may have an indexer, as configurations name it. upstream: vllm `models/minimax_m3/nvidia/model.py`
 const MINIMAX_M3: [&str; 2] = ["MiniMaxM3ForCausalLM", "MiniMaxM3SparseForConditionalGeneration"];
 
+/// The model whose routers weigh what experts read, and whose queries without positions are scaled.
+/// upstream: vllm `model_executor/models/llama4.py::Llama4MoE`, `Llama4Attention`
+const LLAMA4: [&str; 2] = ["Llama4ForCausalLM", "Llama4ForConditionalGeneration"];
+
 /// Vocabulary rows are padded to a multiple of this. upstream: vllm `model_executor/layers/vocab_parallel_embedding.py::pad_vocab_size`
 const VOCABULARY_MULTIPLE: u64 = 64;
 
@@ -126,6 +130,10 @@ impl<'a> Site<'a> {
         MINIMAX_M3.contains(&self.model.architecture.as_str())
     }
 
+    pub(super) fn is_llama4(&self) -> bool {
+        LLAMA4.contains(&self.model.architecture.as_str())
+    }
+
     /// Whether the model's own code runs a sum and the norm behind it as one kernel, since no compiler does.
     pub(super) fn fuses_sums_itself(&self) -> bool {
         self.is_minimax_m3() || selected::applies(self)
@@ -151,7 +159,7 @@ impl<'a> Site<'a> {
 
     /// Whether ranks share the layers of an encoder's projector.
     pub(super) fn shares_projector(&self) -> bool {
-        self.is_minimax_m3() || self.is_qwen3_5()
+        self.is_minimax_m3() || self.is_qwen3_5() || self.is_llama4()
     }
 
     /// What a router writes.

@@ -4,6 +4,7 @@ mod block_sparse;
 mod compressed;
 mod kernels;
 mod latent;
+mod llama4;
 mod mamba2;
 mod recurrent;
 mod resident;
@@ -57,6 +58,8 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/glm-5.2/graph"),
     catalog!("models/qwen3.5-397b-a17b/graph"),
     catalog!("models/qwen3.5-397b-a17b-nvfp4/graph"),
+    catalog!("models/llama-4-scout/graph"),
+    catalog!("models/llama-4-maverick/graph"),
     catalog!("models/nemotron-3-nano-30b-a3b/graph"),
     catalog!("models/nemotron-3-super-120b-a12b/graph"),
     catalog!("models/nemotron-h-56b-base-8k/graph"),
@@ -128,8 +131,9 @@ fn written(piece: &LoweredLayer) -> String {
     };
     let shape = match piece.shape {
         PrimitiveShape::Gemm { columns, depth, format } => format!("{depth} x {columns} {}", format.label()),
-        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group, window, sinks, kv_format } => {
-            format!("{query_heads}/{kv_heads} heads of {head_dim}, group {kv_group}, window {window}, sinks {sinks}, {kv_format}")
+        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group, window, chunk, sinks, kv_format } => {
+            let chunk = if chunk == 0 { String::new() } else { format!(", chunk {chunk}") };
+            format!("{query_heads}/{kv_heads} heads of {head_dim}, group {kv_group}, window {window}{chunk}, sinks {sinks}, {kv_format}")
         }
         PrimitiveShape::BatchedGemm { batch, columns, depth, format } => format!("{batch} of {depth} x {columns} {}", format.label()),
         PrimitiveShape::Latent { query_heads, kv_heads, key_dim, value_dim, kv_group, format } => {

@@ -82,7 +82,7 @@ fn a_pass_multiplies_what_upstream_s_forward_functions_call() {
         let plan = lowered(&case.model, &case.gpu, &format!("--tensor-parallel-size {}", case.ranks)).unwrap();
         let mut theirs = Products::new();
         for (layer, rows, outputs, inputs, calls) in &case.rows {
-            if case.tokens <= BESIDE_MOST_TOKENS && layer.contains("shared_experts") {
+            if case.tokens <= BESIDE_MOST_TOKENS && layer.contains("shared_expert") {
                 let beside = plan.layers.iter().filter(|piece| piece.runs_for.contains(case.tokens)).filter(|piece| is_beside(piece));
                 assert_eq!(beside.count() as u64, *calls, "{}: shared experts run beside the others", case.model);
                 continue;
