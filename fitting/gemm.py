@@ -12,8 +12,9 @@ import compose
 import forms
 import latent
 import source
-from entry import TABLE_RULE, any_kernel, fitted, scope, with_families
+from entry import TABLE_RULE, any_kernel, fitted, scope, stated, with_families
 from fit import Free
+from writer import rounded
 
 HELD_DEPTHS = (768, 2560, 5120, 10240)
 DEPTHS = {"bf16": (32, 256, 512, 1024, 2048, 4096, 8192, 65536)}
@@ -51,6 +52,11 @@ WORKSTATION = ADA + (
 )
 KERNELS = {"a100-sxm": AMPERE, "h100": HOPPER, "h200": HOPPER, "b200": BLACKWELL, "b300": BLACKWELL, "gb200-nvl72": BLACKWELL,
            "gb300-nvl72": BLACKWELL, "l40s": ADA, "rtx-pro-6000": WORKSTATION}
+
+# Products of 32 bits, which only routers are, and of which nothing was measured: what a chip multiplies without tensor cores (operations per microsecond, NVIDIA's
+# datasheets of each), beside which tensor cores reading 19 bits have half the 16-bit rate and three products of 16 bits a third.
+PLAIN_RATE = {"a100-sxm": 19.5e6, "h100": 67e6, "h200": 67e6, "l40s": 91.6e6, "rtx-pro-6000": 120e6}
+WIDE_RULE = "no product of 32 bits was measured: {}, at the efficiencies of {}, which are stated against the 16-bit rate, and with its fixed times"
 
 WEIGHTS_CYCLED = 6         # different weights the tables go through between two uses of one
 CACHE_MATTERS_US = 3.0     # of reading the weights from memory, below which the latency hides the difference
@@ -123,15 +129,35 @@ def inputs_of(table, facts, tensor_format):
 
 
 def entries(chip, wheel, report):
-    """The measured kernels and the families, one for mxfp8, of which nothing was measured (8 bits at the rate of fp8), and one that whole modules tell."""
+    """The measured kernels and the families, one for mxfp8, of which nothing was measured (8 bits at the rate of fp8), products of 32 bits, and one that
+    whole modules tell."""
     written = list(with_families(measured(chip, wheel, report)))
     yield from written
     fp8 = next((entry for entry in written if entry.get("format") == "fp8"), None)
     if fp8:
         yield any_kernel(fp8, "mxfp8")
+    yield from wide(chip, written[0])
     priced = compose.Chip(chip)
     priced.entries.update({("gemm", entry["name"]): entry for entry in written})
     yield from latent.fused_a(chip, wheel, report, priced.gemm)
+
+
+def wide(chip, entry):
+    """Products of 32 bits by the kernels the modelled release has: shares of the 16-bit rate of `entry`."""
+    half = source.facts(chip)["peak"]["bf16"]
+    if chip in PLAIN_RATE:
+        yield share_of(entry, "cublas/linear", "fp32", PLAIN_RATE[chip] / half, "cuBLAS multiplies in 32 bits without tensor cores")
+        yield share_of(entry, "cublas/linear-tf32", "fp32", 0.5, "tensor cores that read 19 bits of each operand have half the 16-bit rate")
+    else:
+        yield share_of(entry, "vllm-cutedsl/bf16x3-router-gemm", "fp32_bf16", 1.0 / 3.0, "each weight is the sum of three of 16 bits, multiplied in turn")
+
+
+def share_of(entry, kernel, tensor_format, share, why):
+    curve = entry["curves"]["compute_efficiency"]
+    scaled = dict(curve, points=[[x, rounded(y * share)] for x, y in curve["points"]],
+                  intervals=[[rounded(0.8 * low * share), rounded(min(1.25 * high * share, 1.0))] for low, high in curve["intervals"]])
+    return stated(scope(f"{tensor_format}-{kernel.replace('/', '-')}", "gemm", kernel, tensor_format), entry["form"], entry["coefficients"], "roofline",
+                  WIDE_RULE.format(why, entry["name"]), ranges=entry["range"], curves=dict(entry["curves"], compute_efficiency=scaled), sources=entry["sources"])
 
 
 def measured(chip, wheel, report):

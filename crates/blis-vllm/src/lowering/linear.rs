@@ -13,13 +13,13 @@ use blis_contracts::plan::RowRange;
 
 use super::LoweringError;
 use super::names::{
-    CSRC_FUSED_A, CSRC_ROUTER, CUBLAS_LINEAR, CUTEDSL_FEW_ROWS_ROUTER, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK, CUTLASS_NVFP4,
-    DEEPGEMM_FP8_BLOCK, FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_MXFP8, FLASHINFER_CUTEDSL_NVFP4,
+    CSRC_FUSED_A, CSRC_ROUTER, CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, CUTEDSL_FEW_ROWS_ROUTER, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK,
+    CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK, FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_MXFP8, FLASHINFER_CUTEDSL_NVFP4,
     FLASHINFER_CUTLASS_MXFP8, FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_SWAP_AB, FLASHINFER_TRTLLM_MXFP8,
     FLASHINFER_TRTLLM_NVFP4, HUMMING_LINEAR, KernelName, MARLIN_LINEAR, TORCH_FP8, TRITON_FP8_BLOCK,
 };
 use super::site::Site;
-use crate::config::LinearBackend;
+use crate::config::{LinearBackend, MatmulPrecision};
 
 /// A weight matrix on one rank.
 #[derive(Debug, Clone, Copy)]
@@ -239,10 +239,17 @@ const WIDE_SHAPES: &[(u64, u64)] = &[(3072, 256), (6144, 128)];
 /// Rows up to which that kernel runs: `GateLinear.FP32_MAX_TOKENS`.
 const WIDE_MOST_ROWS: u32 = 32;
 
-/// A router kept in 32 bits.
+/// A router kept in 32 bits. The kernels written for it read the residual stream as it is; cuBLAS multiplies a copy in 32 bits, on tensor cores
+/// only where the process allows it to drop bits.
 /// upstream: vllm `model_executor/layers/fused_moe/router/gate_linear.py::GateLinear.forward`, `fp32_router_gemm_dispatch_impl`
+/// upstream: vllm `v1/worker/gpu_worker.py::Worker.__init__`
 fn wide(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
-    let many = if site.family(10) && matrix.depth.is_multiple_of(8) { CUTEDSL_ROUTER } else { CUBLAS_LINEAR };
+    let split = site.family(10) && matrix.depth.is_multiple_of(8);
+    let cublas = match site.resolved.kernels.float32_matmul_precision {
+        MatmulPrecision::Highest => CUBLAS_LINEAR,
+        MatmulPrecision::High | MatmulPrecision::Medium => CUBLAS_LINEAR_TF32,
+    };
+    let many = if split { CUTEDSL_ROUTER } else { cublas };
     let shape = WIDE_SHAPES.contains(&(matrix.depth, matrix.columns));
     let kernels = if shape && site.multiplies_few_rows() {
         let above = RowRange { least: WIDE_MOST_ROWS + 1, most: u32::MAX };
@@ -250,7 +257,8 @@ fn wide(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
     } else {
         vec![(RowRange::ALL, many)]
     };
-    LinearChoice { kernels, format: matrix.format }
+    let activations = if split { site.dtype() } else { matrix.format.activations };
+    LinearChoice { kernels, format: MatmulFormat { activations, ..matrix.format } }
 }
 
 /// Rows up to which a kernel of its own multiplies a router in 16 bits whose output has 32: `GateLinear.LL_BF16_MAX_TOKENS`.

@@ -68,6 +68,8 @@ kernels! {
     CSRC_ROUTER = "vllm-csrc" / "fp32-router-gemm";
     /// vLLM's CuTe DSL product with a router in 32 bits, as three products of bfloat16.
     CUTEDSL_ROUTER = "vllm-cutedsl" / "bf16x3-router-gemm";
+    /// cuBLAS on operands of 32 bits of which tensor cores read 19.
+    CUBLAS_LINEAR_TF32 = "cublas" / "linear-tf32";
     /// Marlin's product of narrow weights with 16-bit activations.
     MARLIN_LINEAR = "marlin" / "linear";
     /// Humming's product of narrow weights with 16-bit activations.

@@ -19,9 +19,9 @@ use super::exchange::{self, Exchange};
 use super::experts::{self, ExpertsChoice};
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, CUBLAS_LINEAR, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM,
-    INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM,
-    TRITON_SAMPLER,
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, FLASHINFER_MXFP8_QUANTISE,
+    FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, SHARED_STREAM, TORCH_ADD, TORCH_CAST,
+    TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
 use super::site::Site;
 use super::{LoweringError, attention, latent, mamba2, recurrent};
@@ -351,8 +351,8 @@ impl Pass<'_> {
         let choice = linear::router(site, router)?;
         let chosen = experts::choose(site, moe)?;
         let exchange = exchange::around(site, moe, &chosen);
-        for (range, _) in choice.kernels.iter().filter(|(_, kernel)| router.format.weights == FormatName::Fp32 && *kernel == CUBLAS_LINEAR)
-        {
+        let casts = |kernel| router.format.weights == FormatName::Fp32 && [CUBLAS_LINEAR, CUBLAS_LINEAR_TF32].contains(&kernel);
+        for (range, _) in choice.kernels.iter().filter(|(_, kernel)| casts(*kernel)) {
             let shape = PrimitiveShape::Stream { bytes_per_row: (site.element_bytes() + FormatName::Fp32.stored_bytes(1, 1)) * hidden };
             self.push(Primitive::Activation, TORCH_CAST, shape, exchange.own, *range);
         }

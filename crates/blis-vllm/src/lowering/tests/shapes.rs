@@ -205,6 +205,18 @@ fn norms_over_all_heads_sum_over_the_ranks_and_routers_stay_in_32_bits() {
 }
 
 #[test]
+fn many_rows_of_a_router_in_32_bits_meet_tensor_cores_only_where_bits_may_drop_or_weights_are_split() {
+    let many = |chip, environment| {
+        let plan = Line("minimax-m2.5", chip, environment).plan();
+        let router = |piece: &&LoweredLayer| piece.layer == 1 && written(piece).contains("from 33: 3072 x 256");
+        plan.layers.iter().filter(router).map(written).collect::<Vec<_>>()
+    };
+    assert_eq!(many("h200", ""), ["gemm cublas/linear tokens from 33: 3072 x 256 fp32"]);
+    assert_eq!(many("h200", "VLLM_FLOAT32_MATMUL_PRECISION=high"), ["gemm cublas/linear-tf32 tokens from 33: 3072 x 256 fp32"]);
+    assert_eq!(many("b200", ""), ["gemm vllm-cutedsl/bf16x3-router-gemm tokens from 33: 3072 x 256 fp32_bf16"]);
+}
+
+#[test]
 fn the_profiled_step_is_as_large_as_a_step_may_be() {
     let plan = Line("gpt-oss-120b", "h200", "--max-num-seqs 64 --max-num-batched-tokens 8200").plan();
     let rank = &plan.profiling.ranks[0];
