@@ -30,9 +30,6 @@ BLACKWELL = ("b200", "b300", "gb200-nvl72", "gb300-nvl72")
 TRITON = {"decode": ("triton/msa-decode", "triton/msa-index-decode"), "prefill": ("triton/msa-prefill", "triton/msa-index-prefill")}
 MSA = {"decode": ("triton/msa-decode", "cutedsl/msa-index-decode"), "prefill": ("fmha-sm100/msa-prefill", "fmha-sm100/msa-index-prefill")}
 CUTLASS = "fmha-sm100/msa-decode"
-# Share of the second-level cache that weights can stay in from one replay to the next. Caches of chips with stacked memory are two halves, each of which
-# keeps copies of what its own side reads of the other; one alone can be filled.
-KEPT, KEPT_WHOLE, WHOLE = 0.6, 1.0, ("l40s", "rtx-pro-6000")
 TABLES = {"decode": "msa_generation_module_perf", "prefill": "msa_context_module_perf"}
 
 
@@ -54,8 +51,7 @@ def common(chip, table, rows):
     fixed = [priced.gemm(r, c, HIDDEN) + priced.gemm(r, HIDDEN, q * HEAD_DIM) + priced.stream("rope", 2.0 * r * c * 2.0)
              for r, c, q in zip(rows, qkv, query)]
     weights = 2.0 * HIDDEN * (qkv + query * HEAD_DIM)
-    kept = weights <= (KEPT_WHOLE if chip in WHOLE else KEPT) * facts["l2_cache"]
-    return query, kv, {"fixed": np.array(fixed), "replayed": kept * weights / facts["bandwidth"], "bandwidth": facts["bandwidth"], "peak": facts["peak"]["bf16"]}
+    return query, kv, {"fixed": np.array(fixed), "replayed": source.replayed(chip, weights), "bandwidth": facts["bandwidth"], "peak": facts["peak"]["bf16"]}
 
 
 def decode_inputs(chip, table, element_bytes):

@@ -1,5 +1,9 @@
 """Experts of a mixture-of-experts layer, per kernel implementation and format.
 
+A row runs the same experts again and again: where all that it hits fit the second-level cache, a share `saved` of the time that reading them takes is fitted and left out of
+the entry. Where the framework routes in kernels of its own in front (`routing`), so is what they take: the modelled release routes within the kernel for every
+model that these entries are for.
+
 Held out: tensor-parallel width 4 whole, and token counts 96 and 1536 at every width. Fitted on expert-parallel width 1.
 How many experts a call touches is arithmetic, not a fit: exact for the tables' balanced routing, and for their
 power-law routing the mean over seeded draws of the same law (`routing`).
@@ -23,6 +27,9 @@ BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4.0 / (128 * 128), "nvfp4":
          "mxfp4": 0.5 + 1.0 / 32, "mxfp4_mxfp8": 0.5 + 1.0 / 32}
 PEAK = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4", "int4_group32": "bf16", "mxfp4": "bf16", "mxfp4_mxfp8": "mxfp8"}
 DRAWS = 64
+# The end of the tables' names of experts behind routing in kernels of its own; and the format whose rows of that kind are one model's, which the modelled release routes
+# so too: its entry keeps what they take.
+ROUTED, ROUTED_ALONE = "modular", ("mxfp4_mxfp8",)
 
 MARLIN_RULE = (
     "no gpt-oss rows were measured on this kernel: coefficients of the same kernel on int4 and mxfp4 experts of other shapes "
@@ -135,6 +142,11 @@ def inputs_of(table, facts, stored, multiple, peak):
     }
 
 
+def replayed(x, values):
+    """A row of a table: the call, what routing in kernels of its own adds, and what a replay saves."""
+    return forms.moe(x, values) + values.get("routing", 0.0) * x["routed"] - values["saved"] * x["replayed"]
+
+
 def taken(table, read):
     """The tables of joined rows, each with the number of its rows."""
     if len(read) == 1:
@@ -185,6 +197,8 @@ def measured(chip, wheel, report):
     for kernel, tensor_format, framework, sources, multiple, reason in KERNELS[chip]:
         table, read = rows_of(wheel, chip, framework, sources)
         inputs = inputs_of(table, facts, table["stored"], multiple, PEAK[tensor_format])
+        inputs["replayed"] = source.replayed(chip, inputs["hit"] * inputs["expert_bytes"])
+        inputs["routed"] = np.char.endswith(table["kernel_source"].astype(str), ROUTED).astype(float)
         tp = table["moe_tp_size"]
         held = (tp == HELD_WIDTH) | np.isin(table["num_tokens"], HELD_TOKENS)
         shape = table["hidden_size"] * 1e6 + table["inter_size"] + 0.01 * table["num_experts"]
@@ -194,15 +208,18 @@ def measured(chip, wheel, report):
             Free("element_time", "us", 1e-3),
             Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=expert_knots(kernel, tensor_format, inputs["expert_bytes"])),
             Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=row_knots(tensor_format)),
-            # One width tells no walk from the floor.
+            Free("saved", "ratio", 0.5, "ratio"),
+            # One width tells no walk from the floor, one kind of row nothing of routing.
             *([Free("width_time", "us", 1.0)] if len(np.unique(inputs["width"])) > 1 else []),
+            *([Free("routing", "us", 5.0)] if len(np.unique(inputs["routed"])) > 1 and tensor_format not in ROUTED_ALONE else []),
         ]
         tokens = inputs["tokens"]
         parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),
                  ("power law", table["distribution"] != "balanced"))
         entry, _ = fitted(
-            scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format), "moe", chip, forms.moe,
+            scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format), "moe", chip, replayed,
             table, inputs, held, free, report, clusters=shape * 100 + tp, ranges=("tokens", "experts", "hit", "expert_bytes"),
             parts=parts, reason=reason, sources=[dict(whole.cite(), rows=int(rows)) for whole, rows in taken(table, read)],
+            nuisance=("saved", "routing"), form_name=forms.moe.__name__,
         )
         yield entry

@@ -85,3 +85,15 @@ def facts(chip):
     document = yaml.safe_load((HERE.parent / "catalog" / "hardware" / f"{chip}.yaml").read_text())
     peak = {name: cited["value"] / 1e6 for name, cited in document["peak"].items()}
     return {"bandwidth": document["memory_bandwidth"]["value"] / 1e6, "l2_cache": float(document["l2_cache"]["value"]), "peak": peak}
+
+
+# Share of the second-level cache that weights can stay in from one replay of a call to the next. Caches of chips with stacked memory are two halves, each of which
+# keeps copies of what its own side reads of the other; one alone can be filled.
+KEPT, WHOLE = 0.6, ("l40s", "rtx-pro-6000")
+
+
+def replayed(chip, weights):
+    """Microseconds that the memory would take over the weights (bytes) of calls that find them in that cache, replayed alone; 0 where they do not fit."""
+    known = facts(chip)
+    kept = (1.0 if chip in WHOLE else KEPT) * known["l2_cache"]
+    return np.where(weights <= kept, weights / known["bandwidth"], 0.0)
