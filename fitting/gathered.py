@@ -4,7 +4,9 @@ Attention alone is measured on 64 query heads, which is what fewer heads are pad
 (`dsv4_hca_attn`): one new token per row reads 8-bit entries where they lie, several are gathered into 16 bits first. Selection (scores,
 top-k, translated indices) is what a layer that selects takes longer than one that does not, both whole and on one kernel source
 (`dsv4_csa` and `dsv4_hca` modules), less the difference of their projections, priced by this chip's products, and of their
-attention, priced by the entries fitted here. Held out: 16 and 256 rows (attention), tensor-parallel width 4 (selection).
+attention, priced by the entries fitted here. A prompt's rows share the keys that a tile has read, so what moves for each entry is its score, written and read; a decode's rows read
+keys of their own. Decodes were measured on few entries, most of whose time is the choice among them: beyond, scores go over to the rate they have in the modules that choose among
+tokens (`selected.py`), which hold up to thirty million. Held out: 16 and 256 rows (attention), tensor-parallel width 4 (selection).
 """
 
 from dataclasses import replace
@@ -30,6 +32,7 @@ RANKED = 2048                                               # scores up to which
 FEW, LEAST = 16, 128                                        # new tokens of a prompt's row, earlier tokens of a decode's
 QUERIES = (1, 64, 512, 8192)
 RULE = "measured as a kernel of the same name in vLLM 0.24.0; its code is not shown unchanged up to the modelled release"
+BEYOND = "; beyond the entries measured its scores go over to the efficiency that whole modules of token selection show for the same library"
 SELECTS = ("what modules that select take longer than modules that do not (vLLM 0.24.0), less projections and attention as priced here; the tables' "
            "cache of scores is 8 bits wide")
 ELSEWHERE = "; the kernel does not run on this chip: measured on the {}, at the same shares of bandwidth and peak"
@@ -150,10 +153,25 @@ def selection(chip, wheel, report, primitive, kernel, prompts, fits):
     scores = lambda n, c: float((np.arange(c + 1, c + n + 1) // 4).sum())
     keys = [k for k, stays in zip(keys, kept) if stays]
     compared = np.array([row_comparisons(k[3], k[4], TOP_K[SHAPES[k[0]][0]]) for k in keys]) if prompts else None
-    inputs = call(table, facts, scores, SCORED, 2 * SCORING_HEADS * SCORING_DIM, "fp8", compared)
+    inputs = call(table, facts, scores, selected.SCORE if prompts else SCORED, 2 * SCORING_HEADS * SCORING_DIM, "fp8", compared)
     entry, solution = fitted(
         scope(kernel.replace("/", "-"), primitive, kernel), "gathered", chip, forms.gathered, table, inputs, table["tp_size"] == HELD_WIDTH, free(prompts, prompts), report, FIXED,
         clusters=table["batch_size"] * 1e6 + table["isl"], ranges=("queries", "entries"), reason=SELECTS,
         sources=[selecting.cite(), other.cite()],
     )
-    return finish(entry, chip, table), solution
+    return finish(entry if prompts else beyond(entry, table.chip, wheel), chip, table), solution
+
+
+def beyond(entry, chip, wheel):
+    """The entry with the efficiency of its scores as a curve over entries: as fitted up to the most that were measured, and that of token selection so far beyond that more entries
+    never take less time."""
+    tokens, *_, cite = selected.solved(chip, wheel, "decode")
+    far = tokens.blocks()[0]["index.compute_efficiency"]
+    near = entry["coefficients"].pop("compute_efficiency")
+    most = entry["range"]["entries"][1]
+    times = 2.0 ** np.ceil(np.log2(np.exp(far["value"] / near["value"] - 1.0)))
+    entry["curves"] = dict(entry["curves"], compute_efficiency={"over": "entries", "unit": "ratio", "points": [[most, near["value"]], [most * float(times), far["value"]]],
+                                                               "intervals": [near["interval"], far["interval"]]})
+    entry["sources"] = [*entry["sources"], cite]
+    entry["reason"] += BEYOND
+    return entry

@@ -34,6 +34,9 @@ MOST_TOKENS, ABOVE_HOST = {"hopper": 1e9, "blackwell": 65536.0 - 1.0}, 1.8
 PHASES = {"decode": ("dsa_generation_module_perf", "attention.sparse_decode", "selection.decode", "paged-token-scores"),
           "prefill": ("dsa_context_module_perf", "attention.sparse_prefill", "selection.prefill", "token-scores")}
 FP8, HEAD_STEPS, LEAST_CONTEXT = "flashmla/sparse-mla-fp8", (139264.0, 278528.0), 64
+# TensorRT-LLM's kernel for prompts multiplies up to 32 heads by one kind of tile and 64 and more by another (operations of an entry at those two), and takes a time of its own for a row of
+# either cache (bytes of an entry).
+TRTLLM, TILE_STEPS, CACHES = "flashinfer/trtllm-gen-sparse-mla", (69632.0, 139264.0), (576.0, 1152.0)
 # Kernels of which nothing was measured on a chip, and the one whose coefficients they get.
 CARRIED_TO = {
     "hopper": [("flash-attn/fa3-sparse-mla", "flashmla/sparse-mla"), ("flashinfer/fa3-sparse-mla", "flashmla/sparse-mla")],
@@ -61,7 +64,7 @@ def kernels(chip):
     mla = "flashmla/sparse-mla"
     if chip in HOPPER:
         return {mla: [Kernel("FLASHMLA_SPARSE", "bfloat16", 1152.0, "bf16", True)], FP8: [Kernel("FLASHMLA_SPARSE", "fp8", 656.0, "bf16", True)]}
-    return {"flashinfer/trtllm-gen-sparse-mla": [Kernel("FLASHINFER_MLA_SPARSE", "bfloat16", 1152.0, "bf16", False),
+    return {TRTLLM: [Kernel("FLASHINFER_MLA_SPARSE", "bfloat16", 1152.0, "bf16", False),
                                                  Kernel("FLASHINFER_MLA_SPARSE", "fp8", 576.0, "fp8", False)],
             mla: [Kernel("FLASHMLA_SPARSE", "bfloat16", 1152.0, "bf16", True)]}
 
@@ -135,8 +138,10 @@ def free(phase, names):
     """Coefficients by part. FlashMLA's kernel for 8 bits reads its list to the end, however short: a time for each row by its heads."""
     found = [Free("index.query_time", "us", 0.05), Free("index.compute_efficiency", "ratio", 0.4, "ratio")]
     for i, name in enumerate(names):
-        rows = Free(f"attend{i}.query_time", "us", 0.5, over="entry_operations", xs=HEAD_STEPS) if name == FP8 else Free(f"attend{i}.query_time", "us", 0.05)
-        found += [rows, Free(f"attend{i}.compute_efficiency", "ratio", 0.4, "ratio")]
+        tiled = name == TRTLLM and phase == "prefill"
+        rows = dict(over="entry_operations", xs=HEAD_STEPS) if name == FP8 else dict(over="entry_bytes", xs=CACHES) if tiled else {}
+        found += [Free(f"attend{i}.query_time", "us", 0.5 if name == FP8 else 0.05, **rows),
+                  Free(f"attend{i}.compute_efficiency", "ratio", 0.4, "ratio", **(dict(over="entry_operations", xs=TILE_STEPS) if tiled else {}))]
         if phase == "decode":
             found += [Free(f"latency{i}", "us", 60.0), Free(f"attend{i}.memory_efficiency", "ratio", 0.6, "ratio")]
     return found + ([Free("index.memory_efficiency", "ratio", 0.6, "ratio")] if phase == "decode" else [])

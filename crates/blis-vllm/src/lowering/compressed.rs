@@ -94,6 +94,9 @@ pub(super) fn check(site: &Site<'_>) -> Result<(), LoweringError> {
     Ok(())
 }
 
+/// Bytes that each pair of a prompt's scoring moves: its score, written and read. Keys are read once for a tile of rows.
+const SCORE_BYTES: u32 = 8;
+
 /// Bytes of a vector that entries are scored by, as cached.
 pub(super) fn score_bytes(site: &Site<'_>, head_dim: u32) -> u32 {
     match site.resolved.attention.indexer_kv_dtype {
@@ -221,17 +224,18 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let compressed = attention.compression.as_ref().map_or(0, |compression| compression_bytes(attention, compression));
     pass.stream(Primitive::Rope, FUSED_KEY_INSERT, plain * (query + padded + head_dim) + scoring * (plain + 1) + compressed);
     if let Some((selection, ratio)) = selection.zip(attention.compression.as_ref().map(|compression| compression.ratio)) {
-        let scores = PrimitiveShape::Scores {
+        let scores = |entry_bytes: u32| PrimitiveShape::Scores {
             heads: selection.heads,
             head_dim: selection.head_dim,
-            entry_bytes: score_bytes(site, selection.head_dim),
+            entry_bytes,
             ratio,
             top_k: selection.top_k,
             ranked: RANKED_SCORES,
             multiplied: FormatName::Fp8,
         };
-        pass.push(Primitive::SelectionPrefill, DEEPGEMM_SCORES, scores, RowSet::Requests, RowRange::ALL);
-        pass.push(Primitive::SelectionDecode, DEEPGEMM_PAGED_SCORES, scores, RowSet::Requests, RowRange::ALL);
+        let (prompts, decodes) = (scores(SCORE_BYTES), scores(score_bytes(site, selection.head_dim)));
+        pass.push(Primitive::SelectionPrefill, DEEPGEMM_SCORES, prompts, RowSet::Requests, RowRange::ALL);
+        pass.push(Primitive::SelectionDecode, DEEPGEMM_PAGED_SCORES, decodes, RowSet::Requests, RowRange::ALL);
     }
     let gathered = |entry_bytes| PrimitiveShape::Gathered {
         query_heads: kernel_heads,

@@ -30,7 +30,7 @@ fn a_selecting_layer_on_eight_ranks() {
         "norm triton/qk-latent-norm tokens: 8192 B a row",
         "gemm deepgemm/fp8-block tokens: 1536 x 16384 fp8_block",
         "rope vllm-csrc/qnorm-rope-kv-insert tokens: 138240 B a row",
-        "selection.prefill deepgemm/scores requests: 64 heads of 128 on entries of 68 B for 4 tokens, 1024 of them, ranked to 2048, fp8",
+        "selection.prefill deepgemm/scores requests: 64 heads of 128 on entries of 8 B for 4 tokens, 1024 of them, ranked to 2048, fp8",
         "selection.decode deepgemm/paged-scores requests: 64 heads of 128 on entries of 68 B for 4 tokens, 1024 of them, ranked to 2048, fp8",
         "attention.sparse_prefill flashmla/sparse-prefill requests: 64 heads of 512 on entries of 1024 B, window 128, 1024 for 4 tokens, bf16",
         "attention.sparse_decode flashmla/sparse-decode requests: 64 heads of 512 on entries of 584 B, window 128, 1024 for 4 tokens, bf16",
