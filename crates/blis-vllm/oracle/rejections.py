@@ -1,14 +1,17 @@
 """What upstream refuses: rejections.py [--out rejections.json]
 
-Resolves configurations that each aim at one branch of upstream's validation, and notes which branch refused it and what
-it said. Beside them every `raise` in the configuration files that the port models, found in their syntax trees, with
-whether some case reaches it; what none reaches is listed by name, so that the list says what is left.
+Resolves configurations, and takes in requests, that each aim at one branch of upstream's validation, and notes which branch
+refused it and what it said. Beside them every `raise` in the files that validate, found in their syntax trees: what no case
+reaches must be sorted by exactly one row of unreached.toml, which says why.
 """
 
 import argparse
 import ast
+import fnmatch
 import json
 import sys
+import tempfile
+import tomllib
 import traceback
 from pathlib import Path
 
@@ -18,11 +21,18 @@ import record
 import scenario as scenarios
 import world
 
+from vllm.entrypoints.serve.utils.api_utils import get_max_tokens
+from vllm.exceptions import VLLMValidationError
+from vllm.sampling_params import SamplingParams
+from vllm.v1.engine.input_processor import InputProcessor
+
 PACKAGE = Path(sys.modules["vllm"].__file__).parent
 FILES = [
     "config/attention.py", "config/cache.py", "config/compilation.py", "config/device.py", "config/kernel.py", "config/model.py",
     "config/parallel.py", "config/scheduler.py", "config/utils.py", "config/vllm.py", "engine/arg_utils.py",
+    "sampling_params.py", "v1/engine/input_processor.py",
 ]
+KINDS = {"internal", "platform", "model", "setting", "environment", "request", "command line", "tested"}
 GPU = "h100"
 LLAMA = "tiny-llama"
 CASES = [
@@ -62,6 +72,73 @@ CASES = [
     {"kernel_config": {"no_such_key": 1}}, {"kernel_config": {"moe_backend": "no_such"}},
     {"decode_context_parallel_size": 2, "tensor_parallel_size": 2}, {"prefill_context_parallel_size": 0},
     {"hf_overrides": {"num_hidden_layers": 0}}, {"prefill_schedule_interval": 0}, {"data_parallel_rank": 3},
+    {"attention_config": {"backend_per_kind": {"no_such": "FLASH_ATTN"}}}, {"kv_cache_layout": "NO_SUCH"},
+    {"compilation_config": {"custom_ops": ["rms_norm"]}}, {"compilation_config": {"custom_ops": ["+rms_norm", "-rms_norm"]}},
+    {"compilation_config": {"mode": 3, "backend": "no_such"}}, {"compilation_config": {"compile_cache_save_format": "text"}},
+    {"compilation_config": {"decoder_replay_cudagraph_capture_sizes": [0]}},
+    {"compilation_config": {"cudagraph_mm_encoder": True, "encoder_cudagraph_max_vision_items_per_batch": -1}},
+    {"compilation_config": {"cudagraph_mm_encoder": True, "encoder_cudagraph_max_frames_per_batch": -1}},
+    {"compilation_config": {"encoder_cudagraph_token_budgets": [0]}}, {"runner": "pooling"}, {"quantization": "fp_quant"},
+    {"moe_backend": "flashinfer_moe_ep_cutedsl", "all2all_backend": "deepep_low_latency"}, {"all2all_backend": "passthrough"},
+    {"moe_backend": "flashinfer_moe_ep_deep_gemm"},
+    {"enable_expert_parallel": True}, {"enable_hc_sp": True, "tensor_parallel_size": 2}, {"hf_overrides": {"head_dtype": "no_such"}},
+    {"decode_context_parallel_size": 4, "tensor_parallel_size": 4},
+    {"eplb_config": {"use_async": True, "policy": "swift"}}, {"eplb_config": {"use_async": True, "communicator": "pynccl"}},
+    {"eplb_config": {"log_balancedness": True, "log_balancedness_interval": 0}}, {"enable_elastic_ep": True},
+    {"nnodes": 2, "distributed_executor_backend": "ray", "tensor_parallel_size": 2},
+    {"numa_bind": True, "numa_bind_nodes": [-1]}, {"numa_bind_nodes": [0]},
+    {"numa_bind": True, "numa_bind_cpus": ["a"]}, {"numa_bind": True, "numa_bind_cpus": ["3-1"]},
+    {"data_parallel_external_lb": True}, {"prefill_context_parallel_size": 2, "decode_context_parallel_size": 3},
+    {"ray_workers_use_nsight": True}, {"enable_dbo": True, "dbo_decode_token_threshold": 1},
+    {"max_num_active_seqs": 8, "max_num_seqs": 4}, {"async_scheduling": True, "distributed_executor_backend": "external_launcher"},
+    {"async_scheduling": True, "speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2}},
+    {"async_scheduling": True, "speculative_config": {"method": "ngram_gpu", "num_speculative_tokens": 2, "prompt_lookup_max": 2, "disable_padded_drafter_batch": True}},
+    {"per_request_spec_decode_metrics": "summary"}, {"attention_config": {"hisparse_config": {}}},
+    {"attention_config": {"hisparse_config": {}}, "scheduler_reserve_full_isl": False},
+    {"max_num_scheduled_tokens": 0, "speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2}},
+    {"all2all_backend": "moonep", "dtype": "float16"}, {"all2all_backend": "moonep", "quantization": "fp8"},
+    {"quantization": "fp8", "dtype": "float32"}, {"enable_batch_sharded_sampling": True},
+    {"profiler_config": {"profiler": "proton"}}, {"profiler_config": {"profiler": "proton", "proton_profiler_dir": "/p"}},
+    {"profiler_config": {"profiler": "proton", "proton_profiler_dir": "/p", "proton_mode": "pcsampling"}},
+    {"enable_return_routed_experts": True}, {"return_sampling_mask": True}, {"use_replayssm": True},
+    {"data_parallel_hybrid_lb": True, "data_parallel_external_lb": True},
+    {"nnodes": 2, "data_parallel_backend": "ray"}, {"nnodes": 2}, {"nnodes": 2, "tensor_parallel_size": 2, "node_rank": 5},
+    {"enable_fault_tolerance": True}, {"data_parallel_size": 2, "data_parallel_rank": 0}, {"data_parallel_hybrid_lb": True, "data_parallel_size": 2},
+    {"enable_lora": True, "default_mm_loras": {"image": "a"}},
+    {"enable_lora": True, "max_num_batched_tokens": 16, "max_num_seqs": 16, "speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2}},
+    {"attention_backend": "FLASH_ATTN", "attention_config": {"backend": "FLASH_ATTN"}},
+    {"enable_flashinfer_autotune": True, "kernel_config": {"enable_flashinfer_autotune": True}},
+    {"cudagraph_capture_sizes": [1], "compilation_config": {"cudagraph_capture_sizes": [1]}},
+    {"max_cudagraph_capture_size": 1, "compilation_config": {"max_cudagraph_capture_size": 1}},
+    {"kda_prefill_backend": "fused"}, {"spec_method": "ngram", "speculative_config": {"method": "ngram"}},
+    {"mamba_block_size": 64, "enable_prefix_caching": False}, {"enable_mamba_cache_stochastic_rounding": True},
+    {"kv_sharing_fast_prefill": True}, {"swap_space": 4}, {"data_parallel_size_local": 2},
+    {"disable_hybrid_kv_cache_manager": False, "hf_overrides": {"attention_chunk_size": 64}},
+]
+# Branches that a plain dense model does not come to: model and arguments.
+CASES_OF_MODELS = [
+    ("tiny-gptoss", {"enable_eplb": True, "enable_expert_parallel": True}),
+    ("tiny-gptoss", {"data_parallel_size": 2, "data_parallel_rank": 3}),
+    ("tiny-gptoss", {"data_parallel_size": 2, "data_parallel_external_lb": True}),
+    ("tiny-gptoss", {"data_parallel_size": 2, "data_parallel_rank": 0, "data_parallel_size_local": 2}),
+    ("tiny-gptoss", {"data_parallel_size": 2, "nnodes": 3, "data_parallel_external_lb": True}),
+    ("tiny-gptoss", {"eplb_config": {"num_redundant_experts": 2}}),
+    ("tiny-mla", {"kv_cache_dtype": "nvfp4"}),
+    ("tiny-gptoss", {"decode_context_parallel_size": 3, "tensor_parallel_size": 2}),
+    ({"preset": "tiny-llama", "num_attention_heads": 16}, {"tensor_parallel_size": 16}),
+    ({"preset": "tiny-llama", "num_attention_heads": 16}, {"pipeline_parallel_size": 16}),
+    ({"preset": "tiny-llama", "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}, {"quantization": "awq"}),
+    ("tiny-mamba2", {"mamba_block_size": 64, "enable_prefix_caching": False}),
+    ("tiny-mamba2", {"enable_mamba_cache_stochastic_rounding": True}),
+    ("tiny-delta", {"enable_prefix_caching": True, "mamba_cache_mode": "no_such"}),
+    ("tiny-dsa", {"attention_config": {"hisparse_config": {}}, "pipeline_parallel_size": 2}),
+]
+# Requests, under a longest sequence of 64 tokens; `max_tokens` null where the client states none.
+REQUESTS = [
+    {"prompt": 0, "max_tokens": 4}, {"prompt": 0, "max_tokens": None}, {"prompt": 0, "max_tokens": 0}, {"prompt": 1, "max_tokens": 0},
+    {"prompt": 1, "max_tokens": 1}, {"prompt": 63, "max_tokens": 1}, {"prompt": 63, "max_tokens": 99}, {"prompt": 63, "max_tokens": None},
+    {"prompt": 64, "max_tokens": 1}, {"prompt": 64, "max_tokens": 0}, {"prompt": 65, "max_tokens": 1}, {"prompt": 65, "max_tokens": 0},
+    {"prompt": 4096, "max_tokens": 1},
 ]
 
 
@@ -86,11 +163,29 @@ def branches() -> dict[str, str]:
     return found
 
 
-def refusal(arguments: dict) -> dict:
-    """Which branch refuses the arguments, and the first line of what it says; `null` where none does."""
+def resolved(model, arguments: dict):
+    chosen = scenarios.MODELS[model] if isinstance(model, str) else {**scenarios.MODELS[model["preset"]], **model}
+    return engine.resolve({key: value for key, value in chosen.items() if key != "preset"}, arguments, world.GPUS[GPU])
+
+
+def taken_in(request: dict) -> None:
+    """What a front end does with a request whose prompt is tokens already: by its server, and by its engine alone."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = {"config.json": json.dumps(scenarios.MODELS[LLAMA])}
+        config = engine.resolve_in(Path(directory), files, {"max_model_len": 64}, world.GPUS[GPU])
+        processor = InputProcessor(config)
+    stated = request["max_tokens"]
+    if request["by_server"]:
+        stated = get_max_tokens(64, stated, request["prompt"], {})
+    params = SamplingParams(max_tokens=stated)
+    processor.process_inputs("a", {"type": "token", "prompt_token_ids": [7] * request["prompt"]}, params, ("generate",))
+
+
+def refusal(act, *about) -> dict:
+    """Which branch refuses what is asked, and the first line of what it says; `null` where none does."""
     try:
-        engine.resolve(scenarios.MODELS[LLAMA], arguments, world.GPUS[GPU])
-    except (ValueError, TypeError, AssertionError, NotImplementedError, KeyError) as error:
+        act(*about)
+    except (ValueError, TypeError, AssertionError, NotImplementedError, KeyError, VLLMValidationError) as error:
         told = [line.strip() for line in str(error).splitlines() if line.strip() and "validation error" not in line]
         cause = error
         places = []
@@ -117,16 +212,49 @@ def main() -> None:
     print(f"{mocks.verify_wheel()} upstream files are as released", flush=True)
     mocks.audit()
     known, rows, reached = branches(), [], set()
-    for arguments in CASES:
-        answer = record.apart(refusal, arguments)
-        hit = sorted({known[place] for place in answer.pop("places") if place in known})
-        reached |= set(hit)
-        rows.append({"args": arguments, **answer, "branches": hit})
-    every = set(known.values())
-    body = ",\n".join(json.dumps(row) for row in rows)
-    left = ",\n".join(json.dumps(place) for place in sorted(every - reached))
-    options.out.write_text(f'{{"model": "{LLAMA}", "gpu": "{GPU}", "cases": [\n{body}\n], "not_reached": [\n{left}\n]}}\n')
-    print(f"{len(rows)} cases, {sum(row['kind'] is not None for row in rows)} refused; {len(reached)} of {len(every)} branches reached")
+    cases = [(LLAMA, arguments) for arguments in CASES] + CASES_OF_MODELS
+    for model, arguments in cases:
+        about = {"model": model} if model != LLAMA else {}
+        rows.append({"args": arguments, **about, **judged(record.apart(refusal, resolved, model, arguments), known, reached)})
+    requests = []
+    for request in REQUESTS:
+        for by_server in (False, True):
+            asked = {**request, "by_server": by_server}
+            requests.append({**asked, **judged(record.apart(refusal, taken_in, asked), known, reached)})
+    left = sorted_out(sorted(set(known.values()) - reached))
+    lists = {"cases": rows, "requests": requests, "not_reached": left}
+    body = ",\n".join(f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for name, rows in lists.items())
+    options.out.write_text(f'{{"model": "{LLAMA}", "gpu": "{GPU}", {body}}}\n')
+    refused = sum(row["kind"] is not None for row in rows + requests)
+    print(f"{len(rows)} cases, {len(requests)} requests, {refused} refused; {len(reached)} of {len(set(known.values()))} branches reached")
+
+
+def judged(answer: dict, known: dict[str, str], reached: set[str]) -> dict:
+    hit = sorted({known[place] for place in answer.pop("places") if place in known})
+    reached |= set(hit)
+    return {**answer, "branches": hit}
+
+
+def sorted_out(left: list[str]) -> list[dict]:
+    """Why no case reaches each branch: the one row of unreached.toml that names it."""
+    groups = tomllib.loads(Path(__file__).with_name("unreached.toml").read_text())["group"]
+    crate = Path(__file__).resolve().parents[1]
+    sources = [path.read_text() for folder in ("src", "tests") for path in (crate / folder).rglob("*.rs")]
+    why = {}
+    for group in groups:
+        if group["kind"] not in KINDS:
+            sys.exit(f"unreached.toml: kind {group['kind']}; expected one of {', '.join(sorted(KINDS))}")
+        if ("test" in group) != (group["kind"] == "tested") or not any(f"fn {group.get('test', '')}" in text for text in sources):
+            sys.exit(f"unreached.toml: {group['branches']} names a test that there is not, or none")
+        for pattern in group["branches"]:
+            hit = [branch for branch in left if fnmatch.fnmatchcase(branch, pattern)]
+            if not hit or any(branch in why for branch in hit):
+                sys.exit(f"unreached.toml: {pattern} names no branch that is left, or one that another row names: {hit}")
+            why |= dict.fromkeys(hit, group)
+    if missing := [branch for branch in left if branch not in why]:
+        sys.exit("no case reaches, and unreached.toml does not sort:\n" + "\n".join(missing))
+    told = ("kind", "setting", "value", "test", "reason")
+    return [{"branch": branch, **{key: why[branch][key] for key in told if key in why[branch]}} for branch in left]
 
 
 if __name__ == "__main__":

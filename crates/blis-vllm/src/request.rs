@@ -124,7 +124,7 @@ pub struct Identity {
 
 /// Why a request is not accepted.
 ///
-/// upstream: vllm `v1/engine/input_processor.py::InputProcessor._validate_prompt_len`
+/// upstream: vllm `v1/engine/input_processor.py::InputProcessor._validate_prompt_len`, `sampling_params.py::SamplingParams._verify_args`
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There is nothing to compute.
@@ -243,6 +243,10 @@ impl Requests {
 }
 
 fn admit_checked(request: &Request, max_model_len: u32) -> Result<Progress, Refusal> {
+    // A stated limit is judged before the prompt is looked at.
+    if request.max_tokens == Some(0) {
+        return Err(Refusal::NoOutput);
+    }
     let long = request.prompt_tokens();
     let prompt = match u32::try_from(long) {
         Ok(0) => return Err(Refusal::EmptyPrompt),
@@ -254,9 +258,6 @@ fn admit_checked(request: &Request, max_model_len: u32) -> Result<Progress, Refu
     // upstream: vllm `entrypoints/serve/utils/api_utils.py::get_max_tokens`
     let room = max_model_len - prompt;
     let max_tokens = request.max_tokens.map_or(room, |stated| stated.min(room));
-    if max_tokens == 0 {
-        return Err(Refusal::NoOutput);
-    }
     let output_length = request.output_length_for_stop_check();
     // A request that fills its stated limit is cut off there; one that the context cuts off may end by itself on its very last token.
     let speaks_to_its_limit = request.max_tokens.is_some_and(|stated| output_length >= stated);

@@ -162,7 +162,7 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
 /// Whether every request of a captured decode has a block for its state.
 ///
 /// upstream: vllm `config/compilation.py::CompilationConfig.resolve_cudagraph_mode_and_sizes`
-fn check_states(resolved: &Resolved, blocks: u32) -> Result<(), StartError> {
+pub(crate) fn check_states(resolved: &Resolved, blocks: u32) -> Result<(), StartError> {
     let max_num_seqs = resolved.scheduler.max_num_seqs;
     let captured = resolved.compilation.cudagraph_mode.decode() == CudagraphMode::Full;
     if captured && resolved.cache.states.is_some() && max_num_seqs > u64::from(blocks) {

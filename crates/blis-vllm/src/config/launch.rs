@@ -7,6 +7,7 @@ use super::command;
 use super::env;
 use super::error::ConfigError;
 use super::formerly::{self, Release};
+use super::inert;
 use super::setting::Setting;
 use super::statements::{Statements, Unsettled};
 use super::table::{Estimation, Field};
@@ -147,6 +148,7 @@ fn gather(launch: Launch<'_>, unsettled: &mut Unsettled) -> Result<Stated, Confi
             Err(error) => unsettled.refusals.push(error),
         }
     }
+    inert::check(&statements, &mut unsettled.refusals);
     let model = model_of(tag, positional, &statements)?;
     Ok(Stated { model, statements })
 }

@@ -12,6 +12,7 @@ mod error;
 mod former_defaults;
 mod former_rules;
 mod formerly;
+mod inert;
 mod launch;
 mod nested;
 mod resolve;

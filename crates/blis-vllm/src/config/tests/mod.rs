@@ -6,6 +6,7 @@ mod errors;
 mod former;
 mod fuzz;
 mod graphs;
+mod inert;
 mod lines;
 mod oracle;
 mod reading;

@@ -5,6 +5,7 @@ use crate::config::{MambaCacheMode, Resolved, StateSettings};
 use crate::kv::group::{Attention, MambaMode};
 use crate::kv_sizing::LayerKv;
 use crate::lowering::kv_layers;
+use crate::startup::check_states;
 use blis_contracts::format::FormatName;
 
 const EIGHT: &str = "--tensor-parallel-size 8";
@@ -45,6 +46,19 @@ fn states_are_not_kept_for_later_prompts_where_prefix_caching_is_off() {
     let default = resolved(Line("qwen3.5-397b-a17b", "h200", EIGHT)).unwrap();
     assert_eq!(default.cache.states.unwrap().mode, MambaCacheMode::Align);
     assert!(default.cache.enable_prefix_caching);
+}
+
+#[test]
+fn more_requests_than_blocks_of_states_are_refused() {
+    let few = |arguments: &str| {
+        let resolved = resolved(Line("qwen3.5-397b-a17b", "h200", &format!("{EIGHT} --max-num-seqs 128 {arguments}"))).unwrap();
+        [127, 128].map(|blocks| check_states(&resolved, blocks).err().map(|error| error.to_string()))
+    };
+    let [below, enough] = few("");
+    let told = below.unwrap_or_default();
+    assert!(told.contains("max_num_seqs (128) exceeds available Mamba cache blocks (127)"), "{told}");
+    assert_eq!(enough, None);
+    assert_eq!(few("--enforce-eager"), [None, None], "without graphs nothing asks for a block of each request");
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! What upstream refuses of settings that move no decision: a launch line that it would not start is not run here either.
+//!
+//! upstream: vllm `config/parallel.py::EPLBConfig`, `ParallelConfig._validate_numa_bind_nodes`, `_validate_numa_bind_cpus`,
+//! `_validate_parallel_config`, `_verify_args`; `engine/arg_utils.py::EngineArgs._resolve_device_ids`
+//!
+//! Left out: devices that the machine does not have.
+
+use serde_json::{Map, Value};
+
+use super::error::ConfigError;
+use super::statements::Statements;
+use super::value::shown;
+
+/// The keys of the balancer of experts.
+const EPLB_KEYS: [&str; 9] = [
+    "window_size",
+    "step_interval",
+    "num_redundant_experts",
+    "log_balancedness",
+    "log_balancedness_interval",
+    "use_async",
+    "policy",
+    "communicator",
+    "enable_migration_batching",
+];
+
+/// Adds a refusal for each such setting that upstream would not take.
+pub(super) fn check(statements: &Statements, refusals: &mut Vec<ConfigError>) {
+    let value = |key: &str| statements.value(key).filter(|value| !value.is_null());
+    let is_true = |key: &str| value(key).is_some_and(|value| *value == Value::Bool(true));
+    if let Some(Value::Object(balancer)) = value("eplb_config") {
+        refusals.extend(balancer_of_experts(balancer));
+    }
+    let (nodes, cpus) = (value("numa_bind_nodes"), value("numa_bind_cpus"));
+    let unbound = [("--numa-bind-nodes", nodes), ("--numa-bind-cpus", cpus)].into_iter().find(|(_, stated)| stated.is_some());
+    if let (Some((name, Some(stated))), false) = (unbound, is_true("numa_bind")) {
+        refusals.push(wrong(name, &shown(stated), "left out, or given together with --numa-bind"));
+    }
+    refusals.extend(nodes.and_then(numa_nodes));
+    refusals.extend(cpus.and_then(numa_cpus));
+    if is_true("ray_workers_use_nsight") {
+        refusals.push(wrong("--ray-workers-use-nsight", "true", "left out: workers do not run with Ray"));
+    }
+    refusals.extend(value("device_ids").and_then(|ids| devices(&shown(ids))));
+}
+
+fn wrong(name: &str, value: &str, wanted: &str) -> ConfigError {
+    ConfigError::OutOfRange { name: name.to_owned(), value: value.to_owned(), wanted: wanted.to_owned() }
+}
+
+fn balancer_of_experts(balancer: &Map<String, Value>) -> Option<ConfigError> {
+    let name = |key: &str| format!("--eplb-config: {key}");
+    if let Some(key) = balancer.keys().find(|key| !EPLB_KEYS.contains(&key.as_str())) {
+        let hint = format!("; it has {}", EPLB_KEYS.join(", "));
+        return Some(ConfigError::UnknownKey { object: "--eplb-config".to_owned(), key: key.clone(), hint });
+    }
+    let count = |key: &str| balancer.get(key).map(|value| (key.to_owned(), value.as_u64(), value));
+    for (key, count, value) in ["window_size", "step_interval", "log_balancedness_interval"].into_iter().filter_map(count) {
+        if count.is_none_or(|count| count == 0) {
+            return Some(wrong(&name(&key), &shown(value), "a whole number above 0"));
+        }
+    }
+    if let Some((key, count, value)) = count("num_redundant_experts")
+        && count != Some(0)
+    {
+        return Some(wrong(&name(&key), &shown(value), "0 without --enable-eplb"));
+    }
+    if let Some(policy) = balancer.get("policy").filter(|policy| **policy != "default") {
+        return Some(wrong(&name("policy"), &shown(policy), "default"));
+    }
+    let asynchronous = balancer.get("use_async").is_none_or(|value| *value == Value::Bool(true));
+    let communicator = balancer.get("communicator").and_then(Value::as_str);
+    let clashes = asynchronous && communicator.is_some_and(|name| ["torch_nccl", "pynccl"].contains(&name));
+    clashes.then(|| wrong(&name("communicator"), communicator.unwrap_or_default(), "torch_gloo, nixl or left out while use_async is true"))
+}
+
+fn numa_nodes(value: &Value) -> Option<ConfigError> {
+    let nodes = value.as_array()?;
+    let negative = nodes.iter().any(|node| node.as_i64().is_some_and(|node| node < 0));
+    negative.then(|| wrong("--numa-bind-nodes", &shown(value), "whole numbers from 0 on"))
+}
+
+/// Sets of processors, in the syntax of `numactl`.
+fn numa_cpus(value: &Value) -> Option<ConfigError> {
+    let sets = value.as_array()?;
+    let number = |word: &str| word.chars().all(|digit| digit.is_ascii_digit()).then(|| word.parse::<u64>().ok()).flatten();
+    let ascends = |part: &str| match part.split_once('-') {
+        Some((first, last)) => number(first).zip(number(last)).is_some_and(|(first, last)| first <= last),
+        None => number(part).is_some(),
+    };
+    let is_set = |set: &Value| set.as_str().is_some_and(|set| set.split(',').all(ascends));
+    let holds = sets.iter().all(is_set);
+    (!holds).then(|| wrong("--numa-bind-cpus", &shown(value), "lists of processors, such as 0-3 or 0,2,4-7, each range ascending"))
+}
+
+/// The devices of a comma-separated list: all by number or all by name, none twice.
+fn devices(list: &str) -> Option<ConfigError> {
+    let ids: Vec<&str> = list.split(',').map(str::trim).collect();
+    let is_number = |id: &&str| !id.is_empty() && id.chars().all(|digit| digit.is_ascii_digit());
+    let canonical = |id: &&str| if is_number(id) { id.trim_start_matches('0').to_owned() } else { (*id).to_owned() };
+    let mut seen: Vec<String> = ids.iter().map(canonical).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    let numbers = ids.iter().filter(|id| is_number(id)).count();
+    let holds = seen.len() == ids.len() && (numbers == 0 || numbers == ids.len());
+    (!holds).then(|| wrong("--device-ids", list, "distinct devices, all by number or all by UUID"))
+}
