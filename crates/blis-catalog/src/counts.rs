@@ -58,7 +58,8 @@ fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
             let stream = moe.latent.map_or(hidden, |latent| latent.width);
             let expert = network(stream, moe.intermediate_size, moe.gated, moe.bias);
             let around = moe.latent.map_or(0, |latent| 2 * latent.width * hidden) + u64::from(moe.shared_gate) * hidden;
-            let router = u64::from(moe.experts) * (hidden + u64::from(moe.router_bias) + u64::from(moe.selection_bias));
+            let scales = if moe.router_scales { hidden + u64::from(moe.experts) } else { 0 };
+            let router = scales + u64::from(moe.experts) * (hidden + u64::from(moe.router_bias) + u64::from(moe.selection_bias));
             let shared = moe.shared.as_ref().map_or(0, |shared| dense_network(shared, hidden));
             LayerCount {
                 total: total + router + shared + around + u64::from(moe.experts) * expert,
@@ -72,7 +73,7 @@ fn layer(block: &LayerBlock, hidden: u64) -> LayerCount {
 fn grouped_query(attention: &GroupedQueryAttention, hidden: u64) -> u64 {
     let (query_heads, kv_heads) = (u64::from(attention.query_heads), u64::from(attention.kv_heads));
     let head_dim = u64::from(attention.head_dim);
-    let qkv = (query_heads + 2 * kv_heads) * head_dim;
+    let qkv = (query_heads + if attention.values_are_keys { 1 } else { 2 } * kv_heads) * head_dim;
     let gate = if attention.output_gate { query_heads * head_dim } else { 0 };
     let mut total = (qkv + gate) * hidden + query_heads * head_dim * hidden;
     total += if attention.qkv_bias { qkv } else { 0 };

@@ -170,6 +170,9 @@ pub struct GroupedQueryAttention {
     /// A gate over attention's output, as wide as the queries and projected with them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub output_gate: bool,
+    /// Whether values are what the keys' projection writes, so that the checkpoint has none for values.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub values_are_keys: bool,
     /// What picks the blocks of the context that a query sees; absent where it sees all of the context, or a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub indexer: Option<BlockIndexer>,
@@ -277,6 +280,9 @@ pub struct MixtureOfExperts {
     pub bias: bool,
     /// Whether the router carries a bias.
     pub router_bias: bool,
+    /// Whether a scale for each element of what the router reads, and one for each expert, stand beside it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub router_scales: bool,
     /// Whether a 32-bit value per expert is added to the scores by which experts are picked, and to nothing else.
     #[serde(default, skip_serializing_if = "is_false")]
     pub selection_bias: bool,

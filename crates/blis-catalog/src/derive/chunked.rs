@@ -66,6 +66,7 @@ pub(super) fn build(keys: &Keys<'_>, heads: Attending, quantisation: &Quantisati
             qkv_bias: false,
             output_bias: false,
             output_gate: false,
+            values_are_keys: false,
             indexer: None,
             qkv_format: same(&["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"])?,
             output_format: same(&["self_attn.o_proj"])?,
@@ -155,6 +156,7 @@ impl Networks {
             groups: None,
             shared: Some(network("feed_forward.shared_expert", self.expert_width)?),
             shared_gate: false,
+            router_scales: false,
             latent: None,
         }))
     }

@@ -204,6 +204,7 @@ impl<'a> Experts<'a> {
                 down_format: shared_format("w2"),
             }),
             shared_gate: false,
+            router_scales: false,
             latent: None,
         }
     }

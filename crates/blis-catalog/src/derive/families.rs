@@ -4,6 +4,7 @@
 //! bias, whether query and key heads are normed). Left out: everything a checkpoint states itself.
 
 use super::chunked::LLAMA4;
+use super::gemma4::GEMMA4;
 use super::recurrent::{NEMOTRON_H, QWEN3_5, QWEN3_5_MOE, Recurrence};
 
 /// How an architecture decides on the biases of its attention projections.
@@ -76,6 +77,8 @@ pub(crate) enum EncoderKind {
     QwenVl,
     /// Meta's, whose patches are shuffled before they are projected.
     Llama4,
+    /// Google's, whose positions have rows and columns.
+    Gemma4,
 }
 
 /// How a text model inside another says what it is.
@@ -136,6 +139,8 @@ pub(crate) struct Family {
     pub(crate) states_layers: bool,
     /// Whether layers attend within chunks of the context, as [`super::chunked`] reads it with everything but the common widths.
     pub(crate) chunked: bool,
+    /// Whether layers of two kinds differ in their heads, as [`super::gemma4`] reads it with everything but the common widths.
+    pub(crate) two_heads: bool,
     /// What some layers have instead of attention, as [`super::recurrent`] reads it; absent where all attend.
     pub(crate) recurrence: Option<Recurrence>,
     /// Where the text model stands inside a model of several inputs; absent where it is the whole.
@@ -160,6 +165,7 @@ pub(super) const DENSE: Family = Family {
     compressed: false,
     states_layers: false,
     chunked: false,
+    two_heads: false,
     recurrence: None,
     nested: None,
     other_model_types: &[],
@@ -379,6 +385,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         ..DENSE
     },
     KIMI_K25,
+    GEMMA4,
     LLAMA4,
     DENSE,
     Family {

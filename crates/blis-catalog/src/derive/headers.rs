@@ -67,7 +67,9 @@ impl Headers {
         if self.is_empty() {
             return Ok(());
         }
-        if let Some((name, stored)) = self.tensors.first().filter(|_| family.compressed || family.chunked || family.recurrence.is_some()) {
+        if let Some((name, stored)) =
+            self.tensors.first().filter(|_| family.compressed || family.chunked || family.two_heads || family.recurrence.is_some())
+        {
             return Err(stored.refuse(name, "the tensor names of this architecture are not known; leave the shards out".to_owned()));
         }
         let expected = expected(graph, family);

@@ -14,7 +14,7 @@ use super::latent::{self, LatentShape};
 use super::quantisation::Quantisation;
 use super::recurrent::{self, GatedDeltaLayers, Recurrence};
 use super::selected::Selections;
-use super::{mamba, stated};
+use super::{gemma4, mamba, stated};
 use crate::patterns::CONFIG;
 use crate::tree::Tree;
 
@@ -135,6 +135,10 @@ pub(crate) fn build(keys: &Keys<'_>, family: &Family, shape: &Shape, quantisatio
         let Shape { layers, query_heads, kv_heads, head_dim, .. } = *shape;
         return chunked::build(keys, chunked::Attending { layers, query_heads, kv_heads, head_dim }, quantisation);
     }
+    if family.two_heads {
+        let Shape { layers, query_heads, kv_heads, head_dim, .. } = *shape;
+        return gemma4::build(keys, gemma4::Windowed { layers, query_heads, kv_heads, head_dim }, quantisation);
+    }
     let recurrent = GatedDeltaLayers::read(keys, family, shape.layers)?;
     let windows = windows(keys, family, shape.layers)?;
     let indexers = indexers(keys, family, shape)?;
@@ -178,6 +182,7 @@ fn grouped_query(
         qkv_bias: shape.qkv_bias,
         output_bias: shape.output_bias,
         output_gate: shape.output_gate,
+        values_are_keys: false,
         qkv_format: same(if indexer.is_some() { INDEXED } else { &INDEXED[..3] })?,
         indexer,
         output_format: same(&["self_attn.o_proj"])?,
@@ -301,6 +306,7 @@ impl Networks {
                     (None, None) => None,
                 },
                 shared_gate: self.shared_gate,
+                router_scales: false,
                 latent: None,
             }));
         }

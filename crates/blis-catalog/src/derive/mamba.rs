@@ -188,6 +188,7 @@ impl<'a> Parts<'a> {
             qkv_bias: false,
             output_bias: false,
             output_gate: false,
+            values_are_keys: false,
             indexer: None,
             qkv_format: self.same(index, &["q_proj", "k_proj", "v_proj"])?,
             output_format: self.same(index, &["o_proj"])?,
@@ -255,6 +256,7 @@ fn experts(keys: &Keys<'_>, plain: MatmulFormat) -> Result<MixtureOfExperts, Der
         groups: None,
         shared: shared.map(|width| ungated(width, plain, plain)),
         shared_gate: false,
+        router_scales: false,
         latent: keys.natural("moe_latent_size")?.map(|width| ExpertLatent { width, format: plain }),
     })
 }

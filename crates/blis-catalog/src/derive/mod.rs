@@ -11,6 +11,7 @@ mod chunked;
 mod compressed;
 mod encoder;
 pub(crate) mod families;
+mod gemma4;
 mod headers;
 mod keys;
 mod latent;
@@ -172,6 +173,10 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
     if family.qk_norm == QkNorm::PerHead && headers.is_empty() {
         inferred.push(format!("a norm over each query and key head: part of {}", family.architecture));
     }
+    if family.two_heads && headers.is_empty() {
+        inferred
+            .push(format!("norms around every part and over query and key heads, and a router's scales: part of {}", family.architecture));
+    }
     if let Some(stated) = &inputs.entry.quantisation {
         inferred.push(format!("quantisation: {}", stated.source));
     }
@@ -180,7 +185,7 @@ pub fn derive(inputs: &Inputs) -> Result<ModelGraph, DeriveError> {
     let layers = layers::build(keys, family, &shape, &quantisation)?;
     inferred.extend(recurrent::inferred(family));
     let residual_lanes = if family.compressed { Some(compressed::lanes(keys)?) } else { None };
-    let max_position_embeddings = max_positions(keys)?;
+    let max_position_embeddings = if family.two_heads { gemma4::max_positions(keys)? } else { max_positions(keys)? };
     let tied_embeddings = tied_embeddings(keys, &whole)?.unwrap_or(family.tied_by_default);
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(family.without_effect).copied().collect();
     keys.refuse_others(&without_effect)?;
@@ -288,9 +293,13 @@ fn encoders(
                 EncoderKind::MiniMaxVl => encoder::minimax_vl(&vision, whole, dtype)?,
                 EncoderKind::QwenVl => encoder::qwen_vl(&vision, dtype)?,
                 EncoderKind::Llama4 => encoder::llama4(&vision, hidden, dtype)?,
+                EncoderKind::Gemma4 => gemma4::tower(&vision, hidden, dtype)?,
             }
         }
     };
+    if let Some(found) = whole.any("audio_config") {
+        return Err(whole.wrong("audio_config", found, "absent, as encoders of sounds are not understood"));
+    }
     whole.any("dtype");
     let without_effect: Vec<&str> = WITHOUT_EFFECT.iter().chain(nested.without_effect).copied().collect();
     whole.refuse_others(&without_effect)?;

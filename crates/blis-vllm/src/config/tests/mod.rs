@@ -85,6 +85,7 @@ fn attention(query_heads: u32, head_dim: u32, window: Option<u32>, sinks: bool, 
         qkv_bias: sinks,
         output_bias: sinks,
         output_gate: false,
+        values_are_keys: false,
         indexer: None,
         qkv_format: plain(format),
         output_format: plain(format),
@@ -154,6 +155,7 @@ pub(super) fn gpt_oss() -> ModelGraph {
         groups: None,
         shared: None,
         shared_gate: false,
+        router_scales: false,
         latent: None,
     };
     let block = |window| LayerBlock {
