@@ -63,7 +63,7 @@ def mixture(chip, tp, batch, kernel, multiple, peak="bf16", kv_format="bf16", fu
     """One decode step of 36 layers, 128 experts of which each token takes 4, hidden and intermediate 2,880."""
     h, layers, inter = 2880, 36, 2880 / tp
     hit = moe_family.routing(batch, 128, 4, distribution)
-    experts = chip.price("moe", kernel, peak=peak, tokens=batch, experts=128, pairs=4 * batch, hit=hit,
+    experts = chip.price("moe", kernel, peak=peak, tokens=batch, width=h, experts=128, pairs=4 * batch, hit=hit,
                          expert_bytes=3 * h * float(moe_family.padded(inter, multiple)) * 0.53125, pair_operations=6 * h * inter)
     attention = 18 * (chip.decode(batch, tp, 64, 8, 64, kv_format=kv_format) + chip.decode(batch, tp, 64, 8, 64, 128, kv_format=kv_format))
     moved = batch * h * 2
