@@ -1,4 +1,5 @@
-"""All-reduce, all-gather and reduce-scatter inside one node, by ranks of the group and range of message size.
+"""All-reduce, all-gather and reduce-scatter inside one domain of links, by ranks of the group and range of message size; `network.py` adds
+those that leave it.
 
 A library switches algorithm with size (one shot, two shots, then the copy engine's or NCCL's), so a group's times are a few
 straight lines `latency + bytes/bandwidth`, each over one range. The number of ranges is what the data need: a further range
@@ -12,6 +13,7 @@ that dispatch falls back to other algorithms too.
 import numpy as np
 
 import forms
+import network
 from entry import DEVICE_GRAPH, TABLE_RULE, any_kernel, scope, span
 from fit import summary
 from writer import rounded
@@ -21,6 +23,7 @@ SWITCHED = ("h100", "h200", "b200", "b300", "gb200-nvl72", "gb300-nvl72")     # 
 # The chip whose rows stand for groups a chip's own tables lack: the same NVLink domain with the same links.
 SAME_DOMAIN = {"gb200-nvl72": "gb300-nvl72"}
 EVERYWHERE = ("vllm-csrc/custom-all-reduce", "nccl/all-reduce", "nccl/all-gather", "nccl/reduce-scatter")
+PLAIN = ("nccl-all-reduce", "nccl-all-gather", "nccl-reduce-scatter")
 MAX_RANGES, GAIN = 7, 0.015
 FUSED_RULE = (
     "the fused kernel is TensorRT-LLM's one- and two-shot all-reduce with the norm in its epilogue: TensorRT-LLM 1.3.0rc20's "
@@ -114,6 +117,15 @@ def rows_of(chip, wheel, framework, name, filters):
 
 
 def entries(chip, wheel, report):
+    within = []
+    for entry in domain_entries(chip, wheel, report):
+        yield entry
+        if entry.get("kernel", {}).get("library") == "nccl" and entry["name"].startswith(PLAIN):
+            within.append(entry)
+    yield from network.entries(chip, within)
+
+
+def domain_entries(chip, wheel, report):
     for kernel, primitive, framework, name, filters, reason in TABLES:
         if chip not in SWITCHED and kernel not in EVERYWHERE:
             continue

@@ -161,6 +161,18 @@ def collective(x, values):
     return result
 
 
+def network(x, values):
+    """A collective over several domains: what one of them does, hops over the network, and the bytes of one port beside the domain's own."""
+    size = np.asarray(x["bytes"], dtype=float)
+    result = np.full(size.shape, np.nan)
+    fixed = values["hop_time"] * x["hops"]
+    crossing = x["port_bytes"] / (x["network_bandwidth"] * values["efficiency"])
+    for up_to, latency, bandwidth in reversed(values["ranges"]):
+        inside = np.ones(size.shape, bool) if up_to is None else size <= up_to
+        result = np.where(inside, latency + fixed + np.maximum(size / bandwidth, crossing), result)
+    return result
+
+
 def stream(x, values):
     """A kernel that only reads and writes. Operands that the second-level cache holds may move faster than memory, by a gain."""
     c = Coefficients(values, x)
@@ -205,4 +217,4 @@ def scan(x, values):
     return c["latency"] + blend(c["sharpness"], walk, moved)
 
 
-FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored, scan)}
+FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored, scan, network)}

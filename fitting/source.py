@@ -80,11 +80,13 @@ class Wheel:
 
 
 def facts(chip):
-    """What the catalog states of one chip: memory bandwidth (bytes per microsecond), second-level cache (bytes), peaks
-    (operations per microsecond) by activation format."""
+    """What the catalog states of one chip: memory and link bandwidth (bytes per microsecond), second-level cache (bytes), peaks
+    (operations per microsecond) by activation format, and whether its links are NVLink or those to the host."""
     document = yaml.safe_load((HERE.parent / "catalog" / "hardware" / f"{chip}.yaml").read_text())
     peak = {name: cited["value"] / 1e6 for name, cited in document["peak"].items()}
-    return {"bandwidth": document["memory_bandwidth"]["value"] / 1e6, "l2_cache": float(document["l2_cache"]["value"]), "peak": peak}
+    link, host = document["link_bandwidth"]["value"] / 1e6, document["host_bandwidth"]["value"] / 1e6
+    return {"bandwidth": document["memory_bandwidth"]["value"] / 1e6, "l2_cache": float(document["l2_cache"]["value"]), "peak": peak,
+            "link": link, "wire": "pcie" if link <= host else "nvlink"}
 
 
 # Share of the second-level cache that weights can stay in from one replay of a call to the next. Caches of chips with stacked memory are two halves, each of which

@@ -17,6 +17,7 @@ PICK = {  # name -> (low, high) drawn evenly in log space; integers where both e
     "query_heads": (8, 64), "head_dim": (64, 128), "value_dim": (64, 512), "element_bytes": (1, 2), "new": (1, 8192), "cached": (1, 30000), "window": (64, 4096),
     "tokens": (1, 8192), "experts": (8, 256), "hit": (1, 256), "pairs": (1, 65536), "expert_bytes": (1e5, 1e8), "pair_operations": (1e5, 1e8), "width": (256, 8192),
     "bytes": (100, 1e9), "queries": (1, 16384), "entries": (1, 1e7), "comparisons": (1, 1e10), "entry_bytes": (60, 1200), "entry_operations": (1e4, 3e5), "vocabulary": (30000, 200000), "operations": (1, 500), "ranks": (1, 8), "graph_nodes": (1, 80), "states": (1, 64),
+    "hops": (1, 12), "port_bytes": (100, 1e9), "network_bandwidth": (1e4, 1e5),
 }
 SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "matmul": (("rows", "columns", "depth", "weight_bytes", "input_bytes", "bandwidth", "peak"),
@@ -39,6 +40,7 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
     "gathered": (("requests", "queries", "entries", "comparisons", "entry_bytes", "entry_operations", "bandwidth", "peak"), {"query_time": "queries"},
                  ("latency", "request_time", "comparison_time", "memory_efficiency", "compute_efficiency", "sharpness")),
     "scan": (("new", "bytes", "bandwidth"), {"memory_efficiency": "bytes"}, ("latency", "walk_time", "cache_gain", "sharpness")),
+    "network": (("bytes", "hops", "port_bytes", "network_bandwidth"), {}, ("hop_time", "efficiency")),
 }
 SMALL = {"query_time": 0.05, "walk_time": 0.1, "token_time": 0.002, "depth_time": 0.003, "unit_time": 0.05, "window_unit_time": 0.02, "tile_time": 0.05, "window_tile_time": 0.02, "key_time": 0.02,
          "expert_time": 0.05, "element_time": 0.005, "width_time": 3.0}
@@ -73,7 +75,7 @@ def case(generator, form):
         x["cached"] = x["cached"] if generator.integers(0, 2) else 0.0
     values, written = {}, {n: coefficient(generator, n) for n in scalars}
     values.update(written)
-    if form == "collective":
+    if form in ("collective", "network"):
         edges = sorted({int(log_even(generator, 100.0, 1e9)) for _ in range(4)})
         ranges = [[e, coefficient(generator, "latency"), log_even(generator, 1e3, 1e6)] for e in edges]
         ranges.append([None, coefficient(generator, "latency"), log_even(generator, 1e3, 1e6)])

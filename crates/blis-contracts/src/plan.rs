@@ -13,6 +13,8 @@ use crate::units::{Blocks, BytesPerRank, Tokens};
 pub struct PoolPlan {
     /// Catalog name of the chip.
     pub hardware: String,
+    /// Catalog name of the network between its nodes; empty where nothing crosses one.
+    pub fabric: String,
     /// Catalog name of the model.
     pub model: String,
     /// Widths of the parallel layout.
@@ -52,15 +54,29 @@ pub struct Layout {
     pub data: u32,
     /// Ranks that share the experts of a layer.
     pub expert: u32,
+    /// Consecutive ranks that lie in one domain of links; 0 where one domain holds all. Ranks that share a matrix are consecutive,
+    /// then stages, then data-parallel ranks.
+    pub domain: u32,
 }
 
 impl Layout {
     /// One accelerator.
-    pub const SINGLE: Self = Self { tensor: 1, pipeline: 1, data: 1, expert: 1 };
+    pub const SINGLE: Self = Self { tensor: 1, pipeline: 1, data: 1, expert: 1, domain: 0 };
 
     /// Accelerators of the whole pool member.
     pub const fn ranks(self) -> u32 {
         self.tensor * self.pipeline * self.data
+    }
+
+    /// Domains of links that a group of so many consecutive ranks lies in, where it begins a domain if it does not fit into one.
+    pub const fn domains_of(self, group: u32) -> u32 {
+        if self.domain == 0 { 1 } else { group.div_ceil(self.domain) }
+    }
+
+    /// Whether a stage's ranks hand over to ranks of another domain.
+    pub const fn hands_over_domains(self, stage: u32) -> bool {
+        let before = self.tensor * (stage + 1);
+        self.domain > 0 && self.tensor * self.pipeline > self.domain && before.is_multiple_of(self.domain)
     }
 }
 
@@ -149,6 +165,8 @@ pub enum Primitive {
     AllGather,
     /// A sum over the ranks of a group, of which each keeps its own rows.
     ReduceScatter,
+    /// Rows that a rank of one pipeline stage hands to one of the next.
+    Send,
     /// A norm over rows.
     Norm,
     /// An elementwise activation.
@@ -163,7 +181,7 @@ pub enum Primitive {
 
 impl Primitive {
     /// Every primitive.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Gemm,
         Self::AttentionPrefill,
         Self::AttentionDecode,
@@ -183,6 +201,7 @@ impl Primitive {
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
+        Self::Send,
         Self::Norm,
         Self::Activation,
         Self::Rope,
@@ -212,6 +231,7 @@ impl Primitive {
             Self::AllReduce => "collective.all_reduce",
             Self::AllGather => "collective.all_gather",
             Self::ReduceScatter => "collective.reduce_scatter",
+            Self::Send => "collective.send",
             Self::Norm => "norm",
             Self::Activation => "activation",
             Self::Rope => "rope",

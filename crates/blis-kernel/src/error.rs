@@ -26,6 +26,20 @@ pub enum CompileError {
         /// The cost model's chip.
         model: String,
     },
+    /// A group of ranks lies in several domains of links, and there is no network between them.
+    #[error("`{primitive}` over several domains of links, with no network between them")]
+    NoNetwork {
+        /// The primitive.
+        primitive: &'static str,
+    },
+    /// The plan is for another network than the cost model.
+    #[error("the plan is for the network `{plan}`, the cost model for `{model}`")]
+    OtherNetwork {
+        /// The plan's network.
+        plan: String,
+        /// The cost model's; empty where it has none.
+        model: String,
+    },
     /// A layer belongs to a stage the layout does not have.
     #[error("a plan of {stages} pipeline stages has `{primitive}` on stage {stage}")]
     Stage {
@@ -52,9 +66,12 @@ impl From<CompileError> for EnvironmentError {
     fn from(error: CompileError) -> Self {
         let what = match error {
             CompileError::NotPriced(NotPriced { chip, what }) => format!("{what} on the chip `{chip}`"),
-            CompileError::NoPeak { .. } | CompileError::OtherChip { .. } | CompileError::Stage { .. } | CompileError::Shape { .. } => {
-                format!("the plan: {error}")
-            }
+            CompileError::NoPeak { .. }
+            | CompileError::OtherChip { .. }
+            | CompileError::NoNetwork { .. }
+            | CompileError::OtherNetwork { .. }
+            | CompileError::Stage { .. }
+            | CompileError::Shape { .. } => format!("the plan: {error}"),
         };
         Self::Unpriced { what }
     }

@@ -1,13 +1,16 @@
-//! The chip's figures in the units the forms read: bytes and operations per microsecond.
+//! The figures of the chip, and of the network between nodes, in the units the forms read: bytes and operations per microsecond.
 
 use blis_contracts::chip::Chip;
 use blis_contracts::format::FormatName;
+use blis_contracts::network::Network;
 
 /// One chip, as the forms see it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
     /// Memory bandwidth, in bytes per microsecond.
     pub bandwidth: f64,
+    /// The rate at which a port of the network moves payload, in bytes per microsecond; none where there is no network.
+    pub network: Option<f64>,
     peaks: Vec<(FormatName, f64)>,
 }
 
@@ -16,8 +19,15 @@ impl Figures {
     pub fn of(chip: &Chip) -> Self {
         Self {
             bandwidth: chip.memory_bandwidth.value.get() / 1e6,
+            network: None,
             peaks: chip.peak.iter().map(|(&format, peak)| (format, peak.value.get() / 1e6)).collect(),
         }
+    }
+
+    /// The same beside a network.
+    #[must_use]
+    pub fn with_network(self, network: &Network) -> Self {
+        Self { network: Some(network.payload_rate().get() / 1e6), ..self }
     }
 
     /// Peak rate for activations of a format, in operations per microsecond.

@@ -5,7 +5,7 @@
 //! are in [`forms`], the sizes that go into them in `operation`, what overlaps with what in `launch` and `compiled`.
 //!
 //! It holds no default, backend choice, padding rule or coefficient: the first three arrive in the plan, the last in the registry.
-//! Left out: pipeline overlap (the engine combines stages), transfers, collectives that leave the scale-up domain.
+//! Left out: pipeline overlap (the engine combines stages), transfers, several collectives that share a link.
 
 pub mod forms;
 pub mod inputs;
@@ -16,6 +16,7 @@ pub mod value;
 mod attention;
 mod chunks;
 mod compiled;
+mod crossing;
 mod environment;
 mod error;
 mod figures;

@@ -9,7 +9,7 @@ use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowSet};
 use blis_contracts::step::StepShape;
 use blis_contracts::units::{BytesPerNode, BytesPerRank};
-use blis_registry::vocabulary::{Input, Subject};
+use blis_registry::vocabulary::{Input, Subject, Tier};
 use blis_registry::{ChipCoefficients, Query};
 
 use crate::compiled::gathered_rows;
@@ -27,7 +27,7 @@ pub(crate) fn breakdown(plan: &PoolPlan, coefficients: &ChipCoefficients) -> Res
     let group = widest_group(plan);
     let inputs = Inputs::NONE.with(Input::Ranks, f64::from(group.unwrap_or(1))).with(Input::GraphNodes, nodes);
     let coefficient = |subject| -> Result<BytesPerRank, CompileError> {
-        let query = Query { subject, kernel: None, format: None, group };
+        let query = Query { subject, kernel: None, format: None, group, tier: Tier::Domain };
         Ok(whole_bytes(Term::find(coefficients, &query, &Inputs::NONE)?.price(&inputs)))
     };
     let live = plan.layers.iter().map(|layer| live_bytes(layer, &plan.profiling, plan.layout.tensor)).max().unwrap_or(0);

@@ -1,10 +1,11 @@
-//! The cost model: one chip's figures and coefficients, and the routing balance of the workload.
+//! The cost model: one chip's figures and coefficients, the network between nodes, and the routing balance of the workload.
 //!
 //! It resolves nothing: kernels, padding, capture and buffers arrive in the plan. It answers with a compiled plan to price steps
 //! by, with the memory a plan takes before any KV, and with what lies between client and engine.
 
 use blis_contracts::chip::Chip;
 use blis_contracts::environment::MemoryBreakdown;
+use blis_contracts::network::Network;
 use blis_contracts::plan::{LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowRange, RowSet};
 use blis_registry::ChipCoefficients;
 
@@ -15,7 +16,7 @@ use crate::figures::Figures;
 use crate::host::{FrontEndPrice, HostTerms};
 use crate::launch::Launches;
 use crate::memory;
-use crate::operation::Operation;
+use crate::operation::{Operation, Surroundings};
 use crate::routing::RoutingBalance;
 use crate::sparse::SparseClass;
 use crate::table::Table;
@@ -26,12 +27,20 @@ pub struct CostModel {
     figures: Figures,
     coefficients: ChipCoefficients,
     balance: RoutingBalance,
+    /// The network's catalog name; empty where there is none.
+    fabric: String,
 }
 
 impl CostModel {
     /// A cost model from a chip's facts, its coefficients and the balance of the workload.
     pub fn new(chip: &Chip, coefficients: ChipCoefficients, balance: RoutingBalance) -> Self {
-        Self { figures: Figures::of(chip), coefficients, balance }
+        Self { figures: Figures::of(chip), coefficients, balance, fabric: String::new() }
+    }
+
+    /// The same for nodes with a network between them.
+    #[must_use]
+    pub fn on_network(self, network: &Network) -> Self {
+        Self { figures: self.figures.with_network(network), fabric: network.name.clone(), ..self }
     }
 
     /// The chip's figures.
@@ -47,6 +56,9 @@ impl CostModel {
     /// Prepares a plan: identical layers are merged, every coefficient is looked up once.
     pub fn compile(&self, plan: &PoolPlan) -> Result<CompiledPlan, CompileError> {
         self.check_chip(plan)?;
+        if !plan.fabric.is_empty() && plan.fabric != self.fabric {
+            return Err(CompileError::OtherNetwork { plan: plan.fabric.clone(), model: self.fabric.clone() });
+        }
         let stages = plan.layout.pipeline.max(1);
         if let Some(stray) = plan.layers.iter().find(|layer| layer.stage >= stages) {
             return Err(CompileError::Stage { primitive: stray.primitive.as_str(), stage: stray.stage, stages });
@@ -79,12 +91,14 @@ impl CostModel {
     fn stage(&self, plan: &PoolPlan, stage: u32) -> Result<Stage, CompileError> {
         let (mut rows, mut decode, mut prefill): (Vec<(RowSet, Vec<Operation>)>, _, _) = (vec![], vec![], vec![]);
         let mut sparse = Vec::new();
+        let (coefficients, figures, balance, layout) = (&self.coefficients, &self.figures, self.balance, plan.layout);
+        let around = Surroundings { coefficients, figures, balance, layout };
         for (layer, count) in merged(plan.layers.iter().filter(|layer| layer.stage == stage)) {
             if let Some(prompts) = reads_lists(layer.primitive) {
                 if !fits(layer) {
                     return Err(misfit(layer));
                 }
-                let operation = Operation::new(layer, count, &self.coefficients, &self.figures, self.balance)?;
+                let operation = Operation::new(layer, count, &around)?;
                 sparse.push(SparseClass::new(operation, prompts));
                 continue;
             }
@@ -107,7 +121,7 @@ impl CostModel {
                 return Err(misfit(layer));
             }
             if !stays_on_rank(layer) {
-                target.push(Operation::new(layer, count, &self.coefficients, &self.figures, self.balance)?);
+                target.push(Operation::new(layer, count, &around)?);
             }
         }
         let rows = rows.into_iter().map(|(set, operations)| (set, Table::new(operations))).collect();
@@ -156,7 +170,7 @@ fn fits(layer: &LoweredLayer) -> bool {
         Primitive::RecurrentPrefill => matches!(layer.shape, PrimitiveShape::Recurrent { .. }) && over_requests,
         Primitive::RecurrentScan => matches!(layer.shape, PrimitiveShape::Scan { .. }) && over_requests,
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
-        Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter => {
+        Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter | Primitive::Send => {
             matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests
         }
         Primitive::Convolution
@@ -189,6 +203,7 @@ const fn reads_lists(primitive: Primitive) -> Option<bool> {
         | Primitive::AllReduce
         | Primitive::AllGather
         | Primitive::ReduceScatter
+        | Primitive::Send
         | Primitive::Norm
         | Primitive::Activation
         | Primitive::Rope

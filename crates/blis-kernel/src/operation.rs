@@ -1,10 +1,11 @@
 //! One class of identical work in a plan: what it is, how often it occurs, and how a step's rows become a form's inputs.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::plan::{KernelImpl, LoweredLayer, Primitive, PrimitiveShape, RowRange};
+use blis_contracts::plan::{KernelImpl, Layout, LoweredLayer, Primitive, PrimitiveShape, RowRange};
 use blis_registry::vocabulary::Input;
 use blis_registry::{ChipCoefficients, Query};
 
+use crate::crossing::Crossing;
 use crate::error::CompileError;
 use crate::figures::Figures;
 use crate::inputs::Inputs;
@@ -24,18 +25,24 @@ pub(crate) struct Operation {
     placement: Option<Placement>,
     /// Ranks whose rows the larger side of a collective holds.
     whole: f64,
+    /// Share of a collective's bytes that one port of the network carries; nothing where it stays in its domain.
+    port_share: f64,
     fixed: Inputs,
+}
+
+/// What is around every piece of work of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) coefficients: &'a ChipCoefficients,
+    pub(crate) figures: &'a Figures,
+    pub(crate) balance: RoutingBalance,
+    pub(crate) layout: Layout,
 }
 
 impl Operation {
     /// Prepares one class of lowered layers.
-    pub(crate) fn new(
-        layer: &LoweredLayer,
-        count: u32,
-        coefficients: &ChipCoefficients,
-        figures: &Figures,
-        balance: RoutingBalance,
-    ) -> Result<Self, CompileError> {
+    pub(crate) fn new(layer: &LoweredLayer, count: u32, around: &Surroundings<'_>) -> Result<Self, CompileError> {
+        let Surroundings { coefficients, figures, balance, layout } = *around;
         let format = format_label(&layer.shape);
         let group = match layer.shape {
             PrimitiveShape::Collective { group, .. } => Some(group),
@@ -52,8 +59,19 @@ impl Operation {
             | PrimitiveShape::Stream { .. }
             | PrimitiveShape::Sampling { .. } => None,
         };
-        let query = Query { subject: layer.primitive.into(), kernel: Some(&layer.kernel), format: format.as_deref(), group };
-        let fixed = fixed_inputs(&layer.shape, figures)?;
+        let crossing = Crossing::of(layer, layout);
+        let query = Query {
+            subject: layer.primitive.into(),
+            kernel: Some(&layer.kernel),
+            format: format.as_deref(),
+            group: crossing.map_or(group, |crossing| Some(crossing.ranks)),
+            tier: Crossing::tier(crossing),
+        };
+        let mut fixed = fixed_inputs(&layer.shape, figures)?;
+        if let Some(crossing) = crossing {
+            let network = figures.network.ok_or(CompileError::NoNetwork { primitive: layer.primitive.as_str() })?;
+            fixed = fixed.with(Input::Hops, crossing.hops).with(Input::NetworkBandwidth, network);
+        }
         Ok(Self {
             term: Term::find(coefficients, &query, &fixed)?,
             kernel: layer.kernel.clone(),
@@ -62,6 +80,7 @@ impl Operation {
             runs_for: layer.runs_for,
             placement: placement(&layer.shape, balance),
             whole: f64::from(whole(layer.primitive, group.unwrap_or(1))),
+            port_share: crossing.map_or(0.0, |crossing| crossing.port_share),
             fixed,
         })
     }
@@ -95,7 +114,10 @@ impl Operation {
                 let load = placement.busiest(rows);
                 fixed.with(Input::Tokens, rows).with(Input::Pairs, load.pairs).with(Input::Hit, load.hit)
             }
-            PrimitiveShape::Collective { bytes_per_row, .. } => fixed.with(Input::Bytes, self.whole * rows * bytes_per_row as f64),
+            PrimitiveShape::Collective { bytes_per_row, .. } => {
+                let bytes = self.whole * rows * bytes_per_row as f64;
+                fixed.with(Input::Bytes, bytes).with(Input::PortBytes, bytes * self.port_share)
+            }
             PrimitiveShape::Stream { bytes_per_row } => fixed.with(Input::Bytes, rows * bytes_per_row as f64),
         }
     }
@@ -145,6 +167,7 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
         | Primitive::MoeExperts
         | Primitive::Beside
         | Primitive::AllReduce
+        | Primitive::Send
         | Primitive::Norm
         | Primitive::Activation
         | Primitive::Rope

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::vocabulary::{Clock, Family, FormName, Input, MeasuredLaunch, Subject, Unit};
+use crate::vocabulary::{Clock, Family, FormName, Input, MeasuredLaunch, Subject, Tier, Unit};
 
 /// One file of the registry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,9 +48,12 @@ pub struct Entry {
     /// The formats of the call; absent for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Ranks of the group; absent for any.
+    /// Ranks of the group, of those in one domain where it lies in several; absent for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
+    /// How far apart the ranks lie; in one domain where absent.
+    #[serde(default = "Tier::nearest", skip_serializing_if = "Tier::is_nearest")]
+    pub tier: Tier,
     /// How the coefficients were obtained.
     pub method: Method,
     /// The form that reads them.
@@ -180,7 +183,7 @@ pub struct Fit {
 
 impl Entry {
     /// What it covers and how it was obtained: two entries of one chip may not share it.
-    pub fn scope(&self) -> (Subject, Option<&KernelScope>, Option<&str>, Option<u32>, Method) {
-        (self.primitive, self.kernel.as_ref(), self.format.as_deref(), self.group, self.method)
+    pub fn scope(&self) -> (Subject, Option<&KernelScope>, Option<&str>, Option<u32>, Tier, Method) {
+        (self.primitive, self.kernel.as_ref(), self.format.as_deref(), self.group, self.tier, self.method)
     }
 }

@@ -123,6 +123,18 @@ const SCAN: &[CoefficientSpec] = &[
     extra("cache_gain", Unit::Ratio),
 ];
 
+/// What [`FormName::Network`] reads.
+const NETWORK: &[CoefficientSpec] =
+    &[required("hop_time", Unit::Microseconds, Kind::NonNegative), required("efficiency", Unit::Ratio, Kind::Efficiency)];
+
+/// What [`FormName::PerUnit`] reads.
+const PER_UNIT: &[CoefficientSpec] = &[
+    required("base", Unit::Microseconds, Kind::NonNegative),
+    extra("per_request", Unit::Microseconds),
+    extra("per_token", Unit::Microseconds),
+    extra("per_operation", Unit::Microseconds),
+];
+
 /// What [`FormName::Recurrence`] reads.
 const RECURRENCE: &[CoefficientSpec] = &[
     LATENCY,
@@ -190,17 +202,9 @@ impl FormName {
             }
             Self::Collective => &[],
             Self::Stream => const { &[FLOOR, MEMORY_EFFICIENCY, extra("cache_gain", Unit::Ratio)] },
+            Self::Network => NETWORK,
             Self::Sampling => const { &[FLOOR, MEMORY_EFFICIENCY, required("bytes_per_logit", Unit::Bytes, Kind::NonNegative)] },
-            Self::PerUnit => {
-                const {
-                    &[
-                        required("base", Unit::Microseconds, Kind::NonNegative),
-                        extra("per_request", Unit::Microseconds),
-                        extra("per_token", Unit::Microseconds),
-                        extra("per_operation", Unit::Microseconds),
-                    ]
-                }
-            }
+            Self::PerUnit => PER_UNIT,
             Self::Stored => {
                 const { &[required("base", Unit::Bytes, Kind::NonNegative), extra("per_rank", Unit::Bytes), extra("per_node", Unit::Bytes)] }
             }
@@ -278,6 +282,7 @@ impl FormName {
                 Input::Peak,
             ],
             Self::Collective => &[Input::Bytes],
+            Self::Network => &[Input::Bytes, Input::Hops, Input::PortBytes, Input::NetworkBandwidth],
             Self::Stream => &[Input::Bytes, Input::Bandwidth],
             Self::Sampling => &[Input::Rows, Input::Vocabulary, Input::Bandwidth],
             Self::PerUnit => &[Input::Requests, Input::Tokens, Input::Operations],

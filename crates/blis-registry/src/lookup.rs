@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::entry::{CoefficientSet, Entry};
 use crate::validate::check_unambiguous;
-use crate::vocabulary::Subject;
+use crate::vocabulary::{Subject, Tier};
 
 /// What a call is, as far as coefficients are scoped.
 #[derive(Debug, Clone, Copy)]
@@ -22,14 +22,16 @@ pub struct Query<'a> {
     pub kernel: Option<&'a KernelImpl>,
     /// The label of the call's formats; none where it has none.
     pub format: Option<&'a str>,
-    /// Ranks of the group; none where no group takes part.
+    /// Ranks of the group, of those in one domain where it lies in several; none where no group takes part.
     pub group: Option<u32>,
+    /// How far apart they lie.
+    pub tier: Tier,
 }
 
 impl Query<'_> {
     /// A query for work that no kernel, format or group distinguishes.
     pub const fn of(subject: Subject) -> Self {
-        Query { subject, kernel: None, format: None, group: None }
+        Query { subject, kernel: None, format: None, group: None, tier: Tier::Domain }
     }
 
     fn matches(&self, entry: &Entry) -> bool {
@@ -37,6 +39,7 @@ impl Query<'_> {
             && entry.kernel.as_ref().is_none_or(|scope| self.kernel.is_some_and(|kernel| scope.covers(kernel)))
             && entry.format.as_deref().is_none_or(|format| self.format == Some(format))
             && entry.group.is_none_or(|group| self.group == Some(group))
+            && entry.tier == self.tier
     }
 }
 
@@ -130,6 +133,7 @@ fn describe(query: &Query<'_>) -> String {
     let kernel = query.kernel.map(|kernel| format!(" by {}/{}", kernel.library, kernel.variant));
     let format = query.format.map(|format| format!(" in {format}"));
     let group = query.group.map(|group| format!(" over {group} ranks"));
-    let qualifiers: String = [kernel, format, group].into_iter().flatten().collect();
+    let tier = (!query.tier.is_nearest()).then(|| " in each of several domains".to_owned());
+    let qualifiers: String = [kernel, format, group, tier].into_iter().flatten().collect();
     format!("`{}`{qualifiers}", query.subject)
 }

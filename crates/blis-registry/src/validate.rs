@@ -8,7 +8,7 @@ use blis_contracts::strict::Problem;
 
 use crate::entry::{CoefficientSet, Curve, Entry};
 use crate::form::{CoefficientSpec, Kind};
-use crate::vocabulary::{Clock, Family, FormName, Subject, Unit};
+use crate::vocabulary::{Clock, Family, FormName, Subject, Tier, Unit};
 
 /// Every problem of a file, in document order.
 pub fn check(set: &CoefficientSet) -> Vec<Problem> {
@@ -65,8 +65,12 @@ fn check_scope(set: &CoefficientSet, index: usize, entry: &Entry, at: &mut Place
         let known: Vec<&str> = entry.primitive.forms().iter().map(|form| form.as_str()).collect();
         at.report("form", format!("`{}` does not price `{}`; one of {} does", entry.form, entry.primitive, known.join(", ")));
     }
-    if entry.group.is_some_and(|group| group < 2) {
-        at.report("group", "a group has at least 2 ranks");
+    let least = if entry.tier == Tier::Network { 1 } else { 2 };
+    if entry.group.is_some_and(|group| group < least) {
+        at.report("group", format!("a group has at least {least} ranks"));
+    }
+    if (entry.form == FormName::Network) != (entry.tier == Tier::Network) {
+        at.report("tier", "the form network prices what leaves a domain, and nothing else does");
     }
 }
 
@@ -204,14 +208,14 @@ fn check_ranges(entry: &Entry, at: &mut Place<'_>) {
             at.report(&format!("range.{input}"), format!("[{low}, {high}] is not a range"));
         }
     }
-    if entry.form != FormName::Collective {
+    if !matches!(entry.form, FormName::Collective | FormName::Network) {
         if !entry.ranges.is_empty() {
-            at.report("ranges", "only the form collective reads algorithm ranges");
+            at.report("ranges", "only the forms of collectives read algorithm ranges");
         }
         return;
     }
     if entry.ranges.is_empty() && entry.method != Method::NotCharged {
-        at.report("ranges", "the form collective reads at least one algorithm range");
+        at.report("ranges", format!("the form {} reads at least one algorithm range", entry.form));
     }
     let last = entry.ranges.len().saturating_sub(1);
     for (index, range) in entry.ranges.iter().enumerate() {

@@ -77,6 +77,8 @@ vocabulary!(
         AllGather = "collective.all_gather",
         /// A sum of which every rank of a group keeps its own rows.
         ReduceScatter = "collective.reduce_scatter",
+        /// Rows handed from one rank to another.
+        Send = "collective.send",
         /// A norm over rows.
         Norm = "norm",
         /// An elementwise activation.
@@ -171,6 +173,8 @@ vocabulary!(
         Moe = "moe",
         /// A collective by algorithm range.
         Collective = "collective",
+        /// A collective that leaves its domain of links.
+        Network = "network",
         /// A kernel that only reads and writes.
         Stream = "stream",
         /// Passes over logits.
@@ -249,6 +253,12 @@ vocabulary!(
         Width = "width",
         /// Bytes of a collective on one rank, or of a kernel that only reads and writes, or of a scan.
         Bytes = "bytes",
+        /// Crossings of the network, one after the other, of a collective.
+        Hops = "hops",
+        /// Bytes of a collective that one port of the network carries.
+        PortBytes = "port_bytes",
+        /// The rate at which a port of the network moves payload, in bytes per microsecond.
+        NetworkBandwidth = "network_bandwidth",
         /// Logits of one row on one rank.
         Vocabulary = "vocabulary",
         /// Operations: kernels, graph pieces, messages or requests taken in, by subject.
@@ -261,6 +271,16 @@ vocabulary!(
         Bandwidth = "bandwidth",
         /// The chip's peak rate for the call's formats, in operations per microsecond.
         Peak = "peak",
+    }
+);
+
+vocabulary!(
+    /// How far apart the ranks of a group lie.
+    Tier {
+        /// In one domain of links.
+        Domain = "domain",
+        /// In several, with a network between them.
+        Network = "network",
     }
 );
 
@@ -302,6 +322,18 @@ vocabulary!(
     }
 );
 
+impl Tier {
+    /// Whether it is the nearest, which entries need not state.
+    pub const fn is_nearest(&self) -> bool {
+        matches!(self, Self::Domain)
+    }
+
+    /// The nearest.
+    pub const fn nearest() -> Self {
+        Self::Domain
+    }
+}
+
 impl Input {
     /// How many inputs there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -319,7 +351,7 @@ impl Subject {
             Self::RecurrentPrefill => &[FormName::Recurrence],
             Self::RecurrentScan => &[FormName::Scan],
             Self::MoeExperts => &[FormName::Moe],
-            Self::AllReduce | Self::AllGather | Self::ReduceScatter => &[FormName::Collective],
+            Self::AllReduce | Self::AllGather | Self::ReduceScatter | Self::Send => &[FormName::Collective, FormName::Network],
             Self::Beside | Self::Convolution | Self::RecurrentDecode | Self::Norm | Self::Activation | Self::Rope | Self::Embedding => {
                 &[FormName::Stream]
             }
@@ -348,7 +380,7 @@ impl Subject {
             Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => Family::Gathered,
             Self::Convolution | Self::RecurrentPrefill | Self::RecurrentDecode | Self::RecurrentScan => Family::Recurrent,
             Self::MoeExperts => Family::Moe,
-            Self::AllReduce | Self::AllGather | Self::ReduceScatter => Family::Collective,
+            Self::AllReduce | Self::AllGather | Self::ReduceScatter | Self::Send => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
             Self::Sampling => Family::Sampling,
             Self::GraphFull | Self::GraphPiecewise | Self::GraphEager | Self::GraphNode => Family::Launch,
@@ -382,6 +414,7 @@ impl From<Primitive> for Subject {
             Primitive::AllReduce => Self::AllReduce,
             Primitive::AllGather => Self::AllGather,
             Primitive::ReduceScatter => Self::ReduceScatter,
+            Primitive::Send => Self::Send,
             Primitive::Norm => Self::Norm,
             Primitive::Activation => Self::Activation,
             Primitive::Rope => Self::Rope,

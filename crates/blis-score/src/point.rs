@@ -86,7 +86,7 @@ pub fn scenario(sweep: &Sweep, concurrency: u32) -> Result<Scenario, PointError>
         seed: 0,
         model: String::new(),
         engine: EngineChoice { kind: sweep.framework.clone(), version: None, written_for: None },
-        cluster: Cluster::Single(SingleGroup { hardware: sweep.gpu.clone(), nodes: 1, gpus_per_node: None }),
+        cluster: Cluster::Single(SingleGroup { hardware: sweep.gpu.clone(), nodes: 1, gpus_per_node: None, fabric: None }),
         pools: vec![Pool {
             name: POOL.to_owned(),
             role: Role::Both,

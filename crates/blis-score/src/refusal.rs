@@ -74,6 +74,7 @@ pub(crate) fn of_run(error: &RunError) -> GradeReason {
             | StartError::BudgetExceedsFree { .. }
             | StartError::TooFewStates { .. }
             | StartError::Kv(_) => refused("memory"),
+            StartError::TooFewNodes { .. } | StartError::NoNetwork { .. } => refused("nodes"),
             StartError::Setting(_) => refused("settings"),
         },
     }

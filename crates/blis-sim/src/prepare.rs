@@ -4,6 +4,7 @@ use blis_catalog::CatalogError;
 use blis_contracts::chip::Chip;
 use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::model::ModelGraph;
+use blis_contracts::network::Network;
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::scenario::{EngineChoice, Packaging, Pool, Scenario};
@@ -128,6 +129,8 @@ struct Parts {
     graph: ModelGraph,
     chip: Chip,
     packaging: Packaging,
+    network: Option<Network>,
+    group_path: String,
     coefficients: ChipCoefficients,
     stated: Stated,
 }
@@ -147,12 +150,17 @@ fn named(scenario: &Scenario, read: Option<&Stated>, world: &World) -> Result<Pa
     let chip = world.catalog.chip(&group.hardware).map_err(|error| not_in_catalog(&hardware_path, &error, chips));
     let chip = note(chip, &mut found);
     let packaging = chip.as_ref().and_then(|chip| note(group.packaging(chip, &group_path).map_err(RunError::Scenario), &mut found));
+    let networks = || world.catalog.networks().collect();
+    let network = scenario.cluster.fabric().map(|name| {
+        let network = world.catalog.network(name).map_err(|error| not_in_catalog("cluster.fabric", &error, networks));
+        note(network, &mut found)
+    });
     let models = || world.catalog.models().collect();
     let graph = world.catalog.model(scenario.model_of(pool)).map_err(|error| not_in_catalog(model_path, &error, models));
     let graph = note(graph, &mut found);
     let unpriced = |error: RegistryError| RunError::Scenario(Problem::new(hardware_path.as_str(), error.to_string()));
     let coefficients = chip.as_ref().and_then(|_| note(world.registry.chip(&group.hardware).map_err(unpriced), &mut found));
-    let read_it = || read_line(pool, choice, read_strictly).map_err(|error| does_not_start(pool, error.into()));
+    let read_it = || read_line(pool, choice, read_strictly).map_err(|error| does_not_start(pool, &group_path, error.into()));
     let stated = match read {
         Some(stated) => Some(stated.clone()),
         None => engine.and_then(|()| note(read_it(), &mut found)),
@@ -162,7 +170,7 @@ fn named(scenario: &Scenario, read: Option<&Stated>, world: &World) -> Result<Pa
     }
     match (chip, packaging, graph, coefficients, stated) {
         (Some(chip), Some(packaging), Some(graph), Some(coefficients), Some(stated)) if found.is_empty() => {
-            Ok(Parts { graph, chip, packaging, coefficients, stated })
+            Ok(Parts { graph, chip, packaging, network: network.flatten(), group_path, coefficients, stated })
         }
         _ => Err(found),
     }
@@ -185,12 +193,17 @@ fn check_model(pool: &Pool, stated: &Stated, graph: &ModelGraph, world: &World) 
 impl Parts {
     /// Starts the engine.
     fn start(self, pool: &Pool) -> Result<Prepared, RunError> {
-        let Self { graph, chip, packaging, coefficients, stated } = self;
+        let Self { graph, chip, packaging, network, group_path, coefficients, stated } = self;
         let (model, hardware) = (graph.name.clone(), chip.name.clone());
-        let site = Site { model: &model, hardware: &hardware, gpus: packaging.gpus_per_node };
+        let fabric = network.as_ref().map(|network| network.name.as_str());
+        let site = Site { model: &model, hardware: &hardware, gpus: packaging.gpus_per_node, nodes: packaging.nodes, fabric };
         let prices = CostModel::new(&chip, coefficients, ROUTING);
+        let prices = match &network {
+            Some(network) => prices.on_network(network),
+            None => prices,
+        };
         let mut environment = PricedEnvironment::new(graph, chip, prices);
-        let started = start(&stated, site, &mut environment).map_err(|error| does_not_start(pool, error))?;
+        let started = start(&stated, site, &mut environment).map_err(|error| does_not_start(pool, &group_path, error))?;
         Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
     }
 }
@@ -221,14 +234,16 @@ fn read_line<T>(pool: &Pool, choice: &EngineChoice, read: impl FnOnce(Launch<'_>
     read(Launch { command: pool.command.as_deref(), args: args.as_ref(), env: &env, written_for: choice.written_for.as_deref() })
 }
 
-/// An engine that does not start, at the part of the pool that is why.
-fn does_not_start(pool: &Pool, error: StartError) -> RunError {
+/// An engine that does not start, at the part of the scenario that is why: the pool, or the group of machines at `group_path`.
+fn does_not_start(pool: &Pool, group_path: &str, error: StartError) -> RunError {
     let path = match &error {
         StartError::Config(refusal) => match refusal.place() {
             Place::Variable(name) if pool.env.contains_key(name) => format!("pools[0].env.{name}"),
             Place::WrittenFor => format!("{}.written_for", engine_path(pool)),
             Place::Variable(_) | Place::Line => launch_path(pool).to_owned(),
         },
+        StartError::TooFewNodes { .. } => format!("{group_path}.nodes"),
+        StartError::NoNetwork { .. } => "cluster".to_owned(),
         StartError::Lowering(_)
         | StartError::Environment(_)
         | StartError::WeightsDoNotFit { .. }
@@ -237,7 +252,10 @@ fn does_not_start(pool: &Pool, error: StartError) -> RunError {
         | StartError::Setting(_)
         | StartError::Kv(_) => launch_path(pool).to_owned(),
     };
-    RunError::Start(Problem::new(path, error.to_string()), Box::new(error))
+    let problem = Problem::new(path, error.to_string());
+    let unjoined = matches!(error, StartError::NoNetwork { .. });
+    let hint = "name one that `blis catalog list` shows, as in `fabric: infiniband-ndr-400`";
+    RunError::Start(if unjoined { problem.with_hint(hint) } else { problem }, Box::new(error))
 }
 
 fn engine_path(pool: &Pool) -> &'static str {

@@ -90,7 +90,7 @@ fn scenario(question: Question<'_>, world: &World) -> Result<Scenario, String> {
         seed: 0,
         model: graph.name,
         engine: EngineChoice { kind: blis_vllm::KIND.to_owned(), version: None, written_for: None },
-        cluster: Cluster::Single(SingleGroup { hardware: question.chip.to_owned(), nodes: 1, gpus_per_node: None }),
+        cluster: Cluster::Single(SingleGroup { hardware: question.chip.to_owned(), nodes: 1, gpus_per_node: None, fabric: None }),
         pools: vec![Pool {
             name: "serve".to_owned(),
             role: Role::Both,

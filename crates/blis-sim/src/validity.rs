@@ -74,9 +74,12 @@ fn beyond(case: &Case<'_>, domain: Option<&Domain>) -> Vec<String> {
             None => beyond.push(format!("the number of {what} is not known")),
         }
     }
-    let Layout { tensor, pipeline, data, expert } = case.layout;
+    let Layout { tensor, pipeline, data, expert, domain: links } = case.layout;
     if pipeline > 1 || !domain.layouts.contains(&Widths { tensor, data, expert }) {
         beyond.push(format!("no deployment over {tensor} tensor-parallel, {pipeline} pipeline, {data} data-parallel and {expert} expert-parallel ranks was measured"));
+    }
+    if links > 0 {
+        beyond.push("ranks in several domains of links, joined by a network; measured was one domain".to_owned());
     }
     if case.replicas > 1 {
         beyond.push(format!("{} replicas; measured was one", case.replicas));

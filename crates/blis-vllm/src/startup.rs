@@ -27,8 +27,12 @@ pub struct Site<'a> {
     pub model: &'a str,
     /// Catalog name of the chip.
     pub hardware: &'a str,
-    /// Accelerators of the node.
+    /// Accelerators of a node.
     pub gpus: u32,
+    /// Nodes there are.
+    pub nodes: u32,
+    /// Catalog name of the network between them, where there is one.
+    pub fabric: Option<&'a str>,
 }
 
 /// A started engine.
@@ -81,6 +85,20 @@ pub enum StartError {
     /// The environment.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
+    /// The line spreads the ranks over more nodes than there are.
+    #[error("the launch line spreads the ranks over {needed} nodes, and the cluster has {there}")]
+    TooFewNodes {
+        /// Nodes of the line.
+        needed: u32,
+        /// Nodes of the cluster.
+        there: u32,
+    },
+    /// Ranks that exchange data lie in several domains of links, and nothing joins these.
+    #[error("groups of ranks reach beyond the {domain} that one domain of links holds, and the cluster names no network between nodes")]
+    NoNetwork {
+        /// Consecutive ranks of one domain.
+        domain: u32,
+    },
     /// Weights and buffers do not fit the device.
     #[error(
         "CUDA out of memory: the weights and buffers of one rank take {} GiB, and {} GiB of the {} GiB that {device} reports are free when they are loaded; raise `--tensor-parallel-size` or serve a smaller checkpoint",
@@ -138,6 +156,7 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     let resolved = resolve(stated, Machine { model: &graph, chip: &chip, gpus: site.gpus })?;
     check_counts(&resolved)?;
     let mut plan = lower(&graph, &resolved, &chip)?;
+    join_nodes(&mut plan, &resolved, site)?;
     let memory = environment.memory(&plan)?;
     let budget = budget(&resolved, &chip, &memory)?;
     let layers = kv_layers(&graph, &resolved, &chip)?;
@@ -157,6 +176,19 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     })
     .with_queue_limits(queue_limits(&resolved));
     Ok(Started { engine, memory, kv, notes: resolved.notes })
+}
+
+/// Names the network of a plan whose ranks need one, where the cluster has the nodes and the network.
+fn join_nodes(plan: &mut PoolPlan, resolved: &Resolved, site: Site<'_>) -> Result<(), StartError> {
+    let needed = resolved.placement.nodes;
+    if needed > site.nodes {
+        return Err(StartError::TooFewNodes { needed, there: site.nodes });
+    }
+    let domain = plan.layout.domain;
+    if domain > 0 {
+        site.fabric.ok_or(StartError::NoNetwork { domain })?.clone_into(&mut plan.fabric);
+    }
+    Ok(())
 }
 
 /// Whether every request of a captured decode has a block for its state.

@@ -1,6 +1,6 @@
 //! The machines of a scenario.
 //!
-//! Left out: networks between nodes, storage and host memory, which nothing prices yet (`reserved` names their keys).
+//! Left out: storage and host memory, which nothing prices yet (`reserved` names their keys).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub struct SingleGroup {
     /// Chips of one node; the chip's catalog entry fixes it, and it may be restated, not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_per_node: Option<u32>,
+    /// The network between nodes, by catalog name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<String>,
 }
 
 /// A cluster of several groups of machines.
@@ -42,6 +45,9 @@ pub struct SingleGroup {
 pub struct ClusterGroups {
     /// The groups.
     pub groups: Vec<Group>,
+    /// The network between nodes, by catalog name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<String>,
 }
 
 /// A group of equal machines.
@@ -79,10 +85,18 @@ impl Cluster {
     /// The groups; the short form is one group named after its hardware.
     pub fn groups(&self) -> Vec<Group> {
         match self {
-            Self::Single(SingleGroup { hardware, nodes, gpus_per_node }) => {
+            Self::Single(SingleGroup { hardware, nodes, gpus_per_node, fabric: _ }) => {
                 vec![Group { name: hardware.clone(), hardware: hardware.clone(), nodes: *nodes, gpus_per_node: *gpus_per_node }]
             }
             Self::Groups(cluster) => cluster.groups.clone(),
+        }
+    }
+
+    /// The network between nodes, by catalog name, where the scenario names one.
+    pub fn fabric(&self) -> Option<&str> {
+        match self {
+            Self::Single(group) => group.fabric.as_deref(),
+            Self::Groups(cluster) => cluster.fabric.as_deref(),
         }
     }
 
@@ -98,6 +112,9 @@ impl Cluster {
     }
 
     pub(super) fn validate(&self, problems: &mut Problems) {
+        if let Some(fabric) = self.fabric() {
+            require_text(problems, "fabric", fabric);
+        }
         match self {
             Self::Single(_) => self.groups().iter().for_each(|group| group.validate(problems)),
             Self::Groups(cluster) => {

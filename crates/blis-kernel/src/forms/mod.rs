@@ -10,6 +10,7 @@ mod gathered;
 mod latent_decode;
 mod matmul;
 mod moe;
+mod network;
 mod per_unit;
 mod recurrence;
 mod sampling;
@@ -28,6 +29,7 @@ pub use gathered::Gathered;
 pub use latent_decode::LatentDecode;
 pub use matmul::Matmul;
 pub use moe::Moe;
+pub use network::Network;
 pub use per_unit::PerUnit;
 pub use recurrence::Recurrence;
 pub use sampling::Sampling;
@@ -58,6 +60,8 @@ pub enum Form {
     Moe(Moe),
     /// A collective.
     Collective(Collective),
+    /// A collective that leaves its domain of links.
+    Network(Network),
     /// Work bound by memory traffic.
     Stream(Stream),
     /// Turning logits into tokens.
@@ -105,6 +109,7 @@ impl Form {
             FormName::Scan => Self::Scan(Scan::read(entry, fixed)),
             FormName::Moe => Self::Moe(Moe::read(entry, fixed)),
             FormName::Collective => Self::Collective(Collective::read(entry)),
+            FormName::Network => Self::Network(Network::read(entry, fixed)),
             FormName::Stream => Self::Stream(Stream::read(entry, fixed)),
             FormName::PerUnit => Self::PerUnit(PerUnit::read(entry, fixed)),
             FormName::Stored => Self::Stored(Stored::read(entry, fixed)),
@@ -126,6 +131,7 @@ impl Form {
             | Self::Scan(_)
             | Self::Moe(_)
             | Self::Collective(_)
+            | Self::Network(_)
             | Self::Stream(_)
             | Self::PerUnit(_)
             | Self::Sampling(_)
@@ -147,6 +153,7 @@ impl Form {
             Self::Scan(form) => whole(form.microseconds(inputs)),
             Self::Moe(form) => whole(form.microseconds(inputs)),
             Self::Collective(form) => whole(form.microseconds(inputs)),
+            Self::Network(form) => whole(form.microseconds(inputs)),
             Self::Stream(form) => whole(form.microseconds(inputs)),
             Self::PerUnit(form) => whole(form.microseconds(inputs)),
             Self::Stored(form) => whole(form.bytes(inputs)),

@@ -102,6 +102,7 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
             PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 50_272 },
             RowSet::Sampled,
         ),
+        layer(35, Primitive::Send, "nccl/send", PrimitiveShape::Collective { group: 2, bytes_per_row: 2 * 2880 }, RowSet::Tokens),
         layer(35, Primitive::ReduceScatter, "nccl/reduce-scatter", reduce, RowSet::Split),
         layer(35, Primitive::Activation, "inductor/fused", stream(2 * 2880), RowSet::Gathered),
         layer(
@@ -114,6 +115,7 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
     ]);
     PoolPlan {
         hardware: hardware.to_owned(),
+        fabric: String::new(),
         model: "mixture".to_owned(),
         layout: Layout { tensor: 4, ..Layout::SINGLE },
         layers,

@@ -1,5 +1,6 @@
 //! The cost model, held to the shipped registry and catalog, to the fitting scripts' own answers, and to the laws any price obeys.
 
+mod crossing;
 mod fixture;
 
 mod memo;

@@ -80,11 +80,13 @@ macro_rules! in_shapes {
 
 const PLAN: &[Change<PoolPlan>] = &[
     ("plan.hardware", |plan| plan.hardware.push('x')),
+    ("plan.fabric", |plan| plan.fabric.push('x')),
     ("plan.model", |plan| plan.model.push('x')),
     ("plan.layout.tensor", |plan| plan.layout.tensor = 8),
     ("plan.layout.pipeline", |plan| plan.layout = Layout { pipeline: 2, ..Layout::SINGLE }),
     ("plan.layout.data", |plan| plan.layout = Layout { data: 2, ..Layout::SINGLE }),
     ("plan.layout.expert", |plan| plan.layout.expert = 4),
+    ("plan.layout.domain", |plan| plan.layout.domain = 2),
     ("plan.layers", |plan| plan.layers.truncate(20)),
     ("plan.kv", |plan| plan.kv.clear()),
     ("plan.kv.layers", |plan| plan.kv[0].layers += 1),
@@ -180,6 +182,7 @@ const PLAN: &[Change<PoolPlan>] = &[
 fn take_apart(plan: &PoolPlan) {
     let PoolPlan {
         hardware: _,
+        fabric: _,
         model: _,
         layout,
         layers,
@@ -194,7 +197,7 @@ fn take_apart(plan: &PoolPlan) {
         profiling: _,
         in_flight: _,
     } = plan;
-    let Layout { tensor: _, pipeline: _, data: _, expert: _ } = layout;
+    let Layout { tensor: _, pipeline: _, data: _, expert: _, domain: _ } = layout;
     let KvGroup { layers: _, tokens_per_block: _, bytes_per_block: _, window: _ } = &kv[0];
     let GraphPolicy { full: _, piecewise: _, pieces: _, eager_launches: _ } = graphs;
     let HostPlan { overlapped: _, workers: _ } = host;

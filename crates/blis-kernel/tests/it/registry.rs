@@ -4,7 +4,7 @@ use blis_catalog::Catalog;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::{KernelImpl, PrimitiveShape};
 use blis_contracts::step::Launch;
-use blis_registry::vocabulary::Subject;
+use blis_registry::vocabulary::{Subject, Tier};
 use blis_registry::{Query, Registry};
 
 use crate::fixture::{CHIPS, decode, mixture, model, prefill, step};
@@ -19,13 +19,15 @@ fn every_subject_has_a_value_on_every_chip_whatever_the_kernel_format_and_group(
         let coefficients = registry.chip(&chip).unwrap();
         for &subject in Subject::ALL {
             for group in [None, Some(2), Some(4), Some(8), Some(16)] {
-                let collective = matches!(subject, Subject::AllReduce | Subject::AllGather | Subject::ReduceScatter);
+                let collective = matches!(subject, Subject::AllReduce | Subject::AllGather | Subject::ReduceScatter | Subject::Send);
                 if collective && group.is_none() {
                     continue;
                 }
-                let query = Query { subject, kernel: Some(&unknown), format: Some("of_tomorrow"), group };
-                if coefficients.find(&query).is_err() {
-                    missing.push(format!("{chip}: {subject}, group {group:?}"));
+                for &tier in Tier::ALL.iter().filter(|tier| collective || tier.is_nearest()) {
+                    let query = Query { subject, kernel: Some(&unknown), format: Some("of_tomorrow"), group, tier };
+                    if coefficients.find(&query).is_err() {
+                        missing.push(format!("{chip}: {subject}, group {group:?}, {tier}"));
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use blis_contracts::plan::KernelImpl;
 use blis_contracts::provenance::Method;
-use blis_registry::vocabulary::{Family, Subject};
+use blis_registry::vocabulary::{Family, Subject, Tier};
 use blis_registry::{ChipCoefficients, CoefficientSet, Entry, Query, Registry, SetError};
 
 use crate::{GEMM, directory};
@@ -36,7 +36,7 @@ fn every_pair_of_entries_is_ordered_by_method_then_kernel_then_format_then_group
     let entries: Vec<Entry> =
         [Method::Measured, Method::Transferred, Method::Roofline].into_iter().flat_map(|method| scopes(method, &set.entries[0])).collect();
     let kernel = KernelImpl::named("cublas", "linear");
-    let query = Query { subject: Subject::Gemm, kernel: Some(&kernel), format: Some("bf16"), group: Some(4) };
+    let query = Query { subject: Subject::Gemm, kernel: Some(&kernel), format: Some("bf16"), group: Some(4), tier: Tier::Domain };
     let trust = |entry: &Entry| (entry.method, std::cmp::Reverse((entry.kernel.is_some(), entry.format.is_some(), entry.group.is_some())));
     for first in &entries {
         for second in entries.iter().filter(|other| other.name != first.name) {
@@ -56,7 +56,7 @@ fn an_entry_of_another_kernel_format_or_group_does_not_match() {
     let coefficients = ChipCoefficients::new("h100", [set]).unwrap();
     let (cublas, other) = (KernelImpl::named("cublas", "linear"), KernelImpl::named("marlin", "linear"));
     let name = |kernel, format| {
-        let query = Query { subject: Subject::Gemm, kernel: Some(kernel), format: Some(format), group: None };
+        let query = Query { subject: Subject::Gemm, kernel: Some(kernel), format: Some(format), group: None, tier: Tier::Domain };
         coefficients.find(&query).unwrap().entry.name.clone()
     };
     assert_eq!(name(&cublas, "bf16"), "bf16");
@@ -68,7 +68,7 @@ fn an_entry_of_another_kernel_format_or_group_does_not_match() {
 fn what_nothing_covers_is_named() {
     let coefficients = ChipCoefficients::new("h100", [base("lookup-nothing")]).unwrap();
     let kernel = KernelImpl::named("nccl", "all-reduce");
-    let query = Query { subject: Subject::AllReduce, kernel: Some(&kernel), format: None, group: Some(4) };
+    let query = Query { subject: Subject::AllReduce, kernel: Some(&kernel), format: None, group: Some(4), tier: Tier::Domain };
     let error = coefficients.find(&query).unwrap_err().to_string();
     assert_eq!(error, "no coefficient of the chip `h100` prices `collective.all_reduce` by nccl/all-reduce over 4 ranks");
 }

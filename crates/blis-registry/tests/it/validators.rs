@@ -82,7 +82,7 @@ fn algorithm_ranges_ascend_and_end_open() {
         ("up_to: 1024", "up_to: null", "ranges[0].up_to: null for the last range and for no other"),
         ("up_to: 1024", "up_to: 5000", "ranges: the ranges must ascend"),
         ("bandwidth: 1000", "bandwidth: 0", "ranges[0]: the latency must be at least 0 and the bandwidth above 0"),
-        ("form: collective", "form: stream", "only the form collective reads algorithm ranges"),
+        ("form: collective", "form: stream", "only the forms of collectives read algorithm ranges"),
     ]
     .into_iter()
     .enumerate()

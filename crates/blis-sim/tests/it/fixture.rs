@@ -243,6 +243,7 @@ pub(crate) fn run(
 fn plan(stream_interval: u32) -> PoolPlan {
     PoolPlan {
         hardware: "none".to_owned(),
+        fabric: String::new(),
         model: "none".to_owned(),
         layout: Layout::SINGLE,
         layers: Vec::new(),

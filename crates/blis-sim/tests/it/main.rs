@@ -3,6 +3,7 @@
 mod fixture;
 mod laws;
 mod measured_cases;
+mod nodes;
 #[cfg(test)]
 mod patience;
 mod pricing_laws;

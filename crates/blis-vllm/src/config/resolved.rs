@@ -23,6 +23,8 @@ pub struct Resolved {
     pub tensor_parallel_size: u32,
     /// Engine cores of the endpoint, each with its own requests and cache.
     pub data_parallel: DataParallelSettings,
+    /// Where the ranks of all of them lie.
+    pub placement: Placement,
     /// Ranks that share the experts of a layer, each expert whole on one of them; 1 where every rank holds a part of every expert.
     pub expert_parallel_size: u32,
     /// Whether the encoders of a model with other inputs than text are left out.
@@ -62,6 +64,15 @@ pub struct DataParallelSettings {
     pub sync_interval: u64,
     /// Steps between two at which cores in lockstep begin or continue prompts; 1 for every step.
     pub prefill_schedule_interval: u64,
+}
+
+/// How ranks lie on nodes: consecutive ones together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// Nodes that hold any.
+    pub nodes: u32,
+    /// Ranks of one node.
+    pub ranks_per_node: u32,
 }
 
 impl DataParallelSettings {

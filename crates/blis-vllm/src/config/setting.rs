@@ -17,10 +17,14 @@ pub enum Setting {
     EnforceEager,
     /// `attention_backend`
     AttentionBackend,
+    /// `nnodes`
+    Nnodes,
     /// `tensor_parallel_size`
     TensorParallelSize,
     /// `data_parallel_size`
     DataParallelSize,
+    /// `data_parallel_size_local`
+    DataParallelSizeLocal,
     /// `enable_expert_parallel`
     EnableExpertParallel,
     /// `all2all_backend`
@@ -200,8 +204,10 @@ impl Setting {
         Setting::Quantization,
         Setting::EnforceEager,
         Setting::AttentionBackend,
+        Setting::Nnodes,
         Setting::TensorParallelSize,
         Setting::DataParallelSize,
+        Setting::DataParallelSizeLocal,
         Setting::EnableExpertParallel,
         Setting::All2allBackend,
         Setting::DpSyncInterval,
@@ -296,8 +302,10 @@ impl Setting {
         "quantization",
         "enforce_eager",
         "attention_backend",
+        "nnodes",
         "tensor_parallel_size",
         "data_parallel_size",
+        "data_parallel_size_local",
         "enable_expert_parallel",
         "all2all_backend",
         "dp_sync_interval",

@@ -61,6 +61,7 @@ impl Environment for Costs {
 fn plan() -> PoolPlan {
     PoolPlan {
         hardware: String::new(),
+        fabric: String::new(),
         model: String::new(),
         layout: Layout::SINGLE,
         layers: Vec::new(),

@@ -4,7 +4,9 @@
 //! upstream: vllm `compilation/passes/fusion/allreduce_rms_fusion.py::AllReduceFusionPass.is_applicable_for_range`
 //!
 //! Upstream asks its communicators in turn whether they take a tensor of that size; the answers become ranges of rows. FlashInfer's
-//! workspace is taken to hold what it was sized for. Left out: groups over several nodes, links other than NVLink.
+//! workspace is taken to hold what it was sized for. Over several nodes vLLM's own kernel is out, FlashInfer's and symmetric memory
+//! need links that join them, and NCCL is left where there are none. Left out: links other than NVLink, and that vLLM's own kernel
+//! still serves two ranks on two nodes of one domain.
 
 use blis_contracts::plan::RowRange;
 
@@ -52,6 +54,9 @@ const NCCL_SYMMETRIC_GAPS: &[(u32, u64, u64)] = &[(4, 16 << 10, 512 << 10), (8, 
 /// Rows for which all-reduce and norm run as one kernel; none where the pass is off or has no kernel.
 pub(super) fn fused_rows(site: &Site<'_>) -> Option<RowRange> {
     let passes = &site.resolved.compilation.passes;
+    if !flashinfer_reaches(site) {
+        return None;
+    }
     if site.fuses_sums_itself() {
         // upstream: vllm `models/common/ops/fused_allreduce_rms_norm.py`, `model_executor/layers/fused_allreduce_gemma_rms_norm.py::_can_use_flashinfer`
         let bytes = limit(site).map(|limit| limit.flashinfer).filter(|&most| most > 0 && site.ranks > 1)?;
@@ -98,10 +103,10 @@ pub(super) fn buffer_bytes(site: &Site<'_>) -> Vec<(&'static str, u64)> {
         buffers.push(("custom all-reduce", CUSTOM_BUFFER_BYTES + 16 * MIB + 8 * MIB));
     }
     if let Some(limit) = limit(site) {
-        if site.resolved.kernels.allreduce_use_symm_mem {
+        if uses_symmetric(site) {
             buffers.push(("symmetric-memory all-reduce", limit.symmetric));
         }
-        if fused_rows(site).is_some() || (site.resolved.kernels.allreduce_use_flashinfer && limit.flashinfer > 0) {
+        if fused_rows(site).is_some() || (uses_flashinfer(site) && limit.flashinfer > 0) {
             let step = site.resolved.scheduler.max_num_batched_tokens * site.model.hidden_size * site.element_bytes();
             // The kernel's slots rotate through three.
             buffers.push(("FlashInfer all-reduce", 3 * limit.flashinfer.min(step)));
@@ -134,9 +139,9 @@ impl Communicator {
 fn communicators(site: &Site<'_>) -> Vec<Communicator> {
     let settings = &site.resolved.kernels;
     let up_to = |kernel, most| Communicator { kernel, up_to: Some(most), above: None };
-    let flashinfer = limit(site).map(|limit| limit.flashinfer).filter(|&most| settings.allreduce_use_flashinfer && most > 0);
-    let symmetric = limit(site).map(|limit| limit.symmetric).filter(|_| settings.allreduce_use_symm_mem);
-    let gap = NCCL_SYMMETRIC_GAPS.iter().find(|(ranks, ..)| *ranks == site.ranks && settings.use_nccl_symm_mem);
+    let flashinfer = limit(site).map(|limit| limit.flashinfer).filter(|&most| uses_flashinfer(site) && most > 0);
+    let symmetric = limit(site).map(|limit| limit.symmetric).filter(|_| uses_symmetric(site));
+    let gap = NCCL_SYMMETRIC_GAPS.iter().find(|(ranks, ..)| *ranks == site.ranks && settings.use_nccl_symm_mem && !site.crosses_domains());
     let mut list = Vec::new();
     // FlashInfer is asked before NCCL's symmetric memory.
     list.extend(flashinfer.map(|most| up_to(FLASHINFER_ALL_REDUCE, most)));
@@ -155,13 +160,29 @@ fn limit(site: &Site<'_>) -> Option<&'static Limit> {
     LIMITS.iter().find(|limit| limit.capability == site.capability && limit.ranks == site.ranks)
 }
 
+/// Whether FlashInfer's kernels reach every rank: over several nodes only those for links between them, which need Blackwell.
+/// upstream: vllm `distributed/device_communicators/flashinfer_all_reduce.py::_resolve_fi_ar_backend`, `_create_workspace`
+fn flashinfer_reaches(site: &Site<'_>) -> bool {
+    !site.crosses_nodes() || (site.capability.0 >= 10 && !site.crosses_domains())
+}
+
+fn uses_flashinfer(site: &Site<'_>) -> bool {
+    site.resolved.kernels.allreduce_use_flashinfer && flashinfer_reaches(site)
+}
+
+/// Whether memory that all ranks map is there, which a domain of links ends.
+/// upstream: vllm `distributed/device_communicators/symm_mem.py::SymmMemCommunicator`
+fn uses_symmetric(site: &Site<'_>) -> bool {
+    site.resolved.kernels.allreduce_use_symm_mem && !site.crosses_domains()
+}
+
 /// The greatest size vLLM's all-reduce takes: below its buffer, and below the table's limit where symmetric memory may take over.
 fn custom_most(site: &Site<'_>) -> Option<u64> {
     let settings = &site.resolved.kernels;
-    if settings.disable_custom_all_reduce || !CUSTOM_RANKS.contains(&site.ranks) {
+    if settings.disable_custom_all_reduce || site.crosses_nodes() || !CUSTOM_RANKS.contains(&site.ranks) {
         return None;
     }
-    let limited = limit(site).filter(|_| settings.allreduce_use_symm_mem).map_or(CUSTOM_BUFFER_BYTES, |limit| limit.custom);
+    let limited = limit(site).filter(|_| uses_symmetric(site)).map_or(CUSTOM_BUFFER_BYTES, |limit| limit.custom);
     Some(limited.min(CUSTOM_BUFFER_BYTES) - 1)
 }
 

@@ -3,7 +3,7 @@
 //! upstream: vllm `v1/worker/gpu/model_runner.py::GPUModelRunner.profile_run`, `v1/executor/abstract.py::Executor.get_class`
 //! upstream: vllm `v1/worker/gpu/cudagraph_utils.py::CudaGraphManager`
 
-use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, Layout, LoweredLayer, PoolPlan, RowSet};
+use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, LoweredLayer, PoolPlan, RowSet};
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::Blocks;
 
@@ -17,8 +17,9 @@ pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
     let scheduler = &site.resolved.scheduler;
     Ok(PoolPlan {
         hardware: site.chip.name.clone(),
+        fabric: String::new(),
         model: site.model.name.clone(),
-        layout: Layout { tensor: site.ranks, pipeline: 1, data: site.resolved.data_parallel.size, expert: site.expert_ranks },
+        layout: site.layout(),
         graphs: graphs(site, &layers),
         layers,
         buffers: buffers::list(site),

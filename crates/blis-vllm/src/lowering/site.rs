@@ -3,6 +3,7 @@
 use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, MixtureOfExperts, ModelGraph};
+use blis_contracts::plan::Layout;
 
 use super::{LoweringError, compressed, selected};
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
@@ -63,6 +64,8 @@ pub(super) struct Site<'a> {
     pub(super) expert_ranks: u32,
     /// Engine cores in lockstep, whose tokens meet at the experts; 1 where there are none.
     pub(super) cores: u32,
+    /// Consecutive ranks that lie in one domain of links.
+    pub(super) domain: u32,
 }
 
 impl<'a> Site<'a> {
@@ -77,6 +80,7 @@ impl<'a> Site<'a> {
             ranks,
             expert_ranks: resolved.expert_parallel_size,
             cores: resolved.data_parallel.lockstep_size(),
+            domain: resolved.placement.ranks_per_node * (chip.gpus_per_domain.value / chip.gpus_per_node.value).max(1),
         };
         site.check_width("a padded vocabulary", site.padded_vocabulary())?;
         for block in model.blocks.values() {
@@ -88,6 +92,10 @@ impl<'a> Site<'a> {
             match &block.attention {
                 Attention::GroupedQuery(attention) => {
                     site.check_width("a number of query heads", attention.query_heads.into())?;
+                    if attention.qk_norm_spans_heads && site.crosses_nodes() {
+                        let reason = "has norms over all heads, whose ranks exchange sums within one node,".to_owned();
+                        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+                    }
                     if !attention.kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(attention.kv_heads) {
                         return Err(LoweringError::Indivisible { what: "a number of key heads", size: attention.kv_heads.into(), ranks });
                     }
@@ -110,6 +118,28 @@ impl<'a> Site<'a> {
             compressed::check(&site)?;
         }
         Ok(site)
+    }
+
+    /// Whether the ranks that share a matrix lie on several nodes.
+    pub(super) const fn crosses_nodes(&self) -> bool {
+        self.ranks > self.resolved.placement.ranks_per_node
+    }
+
+    /// Whether the ranks that share a matrix lie in several domains of links.
+    pub(super) const fn crosses_domains(&self) -> bool {
+        self.ranks > self.domain
+    }
+
+    /// The plan's layout. A domain is stated only where some group does not fit into one.
+    pub(super) fn layout(&self) -> Layout {
+        let widest = self.ranks * self.cores;
+        Layout {
+            tensor: self.ranks,
+            pipeline: 1,
+            data: self.resolved.data_parallel.size,
+            expert: self.expert_ranks,
+            domain: if widest > self.domain { self.domain } else { 0 },
+        }
     }
 
     fn check_width(&self, what: &'static str, size: u64) -> Result<(), LoweringError> {

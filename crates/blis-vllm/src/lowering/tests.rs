@@ -6,6 +6,7 @@ mod kernels;
 mod latent;
 mod llama4;
 mod mamba2;
+mod nodes;
 mod recurrent;
 mod resident;
 mod selected;
@@ -32,6 +33,7 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("hardware/h200"),
     catalog!("hardware/b200"),
     catalog!("hardware/b300"),
+    catalog!("hardware/gb200-nvl72"),
     catalog!("hardware/a100-sxm"),
     catalog!("hardware/rtx-pro-6000"),
     catalog!("models/deepseek-v4-flash/graph"),

@@ -277,6 +277,7 @@ fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, (name
 fn plan(sized: &SizedKv, in_flight: u32) -> PoolPlan {
     PoolPlan {
         hardware: String::new(),
+        fabric: String::new(),
         model: String::new(),
         layout: Layout::SINGLE,
         layers: Vec::new(),

@@ -100,6 +100,7 @@ fn engine(setting: &Setting) -> VllmEngine {
 pub(crate) fn plan(in_flight: u32, blocks: u32) -> PoolPlan {
     PoolPlan {
         hardware: String::new(),
+        fabric: String::new(),
         model: String::new(),
         layout: Layout::SINGLE,
         layers: Vec::new(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use blis_contracts::plan::KernelImpl;
 use blis_contracts::strict::did_you_mean;
-use blis_registry::vocabulary::Subject;
+use blis_registry::vocabulary::{Subject, Tier};
 use blis_registry::{ChipCoefficients, Entry, Query, Registry};
 use blis_report::grid::Grid;
 use blis_report::quantity::{counted, share};
@@ -48,9 +48,12 @@ enum Command {
         /// The label of the formats of the call, as in bf16
         #[arg(long)]
         format: Option<String>,
-        /// Ranks of the group
+        /// Ranks of the group, of those in one domain where it lies in several
         #[arg(long, value_name = "RANKS")]
         group: Option<u32>,
+        /// The group lies in several domains of links, with a network between them
+        #[arg(long)]
+        across: bool,
         #[command(flatten)]
         data: DataArgs,
     },
@@ -60,8 +63,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Show { key, data } => show(key.as_deref(), &data.world()?),
         Command::Diff { before, after } => diff(&open(before)?, &open(after)?),
-        Command::Why { key, kernel, format, group, data } => {
-            why(key, kernel.as_deref(), format.as_deref(), *group, &data.world()?.registry)
+        Command::Why { key, kernel, format, group, across, data } => {
+            let tier = if *across { Tier::Network } else { Tier::Domain };
+            why(key, kernel.as_deref(), format.as_deref(), (*group, tier), &data.world()?.registry)
         }
     }
 }
@@ -117,7 +121,11 @@ fn list(coefficients: &ChipCoefficients) -> Outcome {
 /// What an entry is for, in words.
 fn scope(entry: &Entry) -> String {
     let kernel = entry.kernel.as_ref().map(|kernel| format!("{}/{}", kernel.library, kernel.variant));
-    let parts = [kernel, entry.format.clone(), entry.group.map(|group| format!("{group} ranks"))];
+    let domains = entry.tier == Tier::Network;
+    let group =
+        entry.group.map(|group| if domains { format!("{group} ranks in each of several domains") } else { format!("{group} ranks") });
+    let apart = (domains && entry.group.is_none()).then(|| "several domains".to_owned());
+    let parts = [kernel, entry.format.clone(), group, apart];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "any call".to_owned() } else { parts.join(", ") }
 }
@@ -179,7 +187,7 @@ fn users(entry: &Entry, chip: &str, world: &World) -> String {
     grid.wrapped().print()
 }
 
-fn why(key: &str, kernel: Option<&str>, format: Option<&str>, group: Option<u32>, registry: &Registry) -> Outcome {
+fn why(key: &str, kernel: Option<&str>, format: Option<&str>, (group, tier): (Option<u32>, Tier), registry: &Registry) -> Outcome {
     let malformed = || Failure::input(format!("`{key}` names no operation; write CHIP/PRIMITIVE, as in h200/gemm"), None);
     let (chip, primitive) = key.split_once('/').ok_or_else(malformed)?;
     let coefficients = registry.chip(chip).map_err(failure)?;
@@ -191,7 +199,7 @@ fn why(key: &str, kernel: Option<&str>, format: Option<&str>, group: Option<u32>
         Some((_, Some((library, variant)))) => Some(KernelImpl::named(library, variant)),
         Some((name, None)) => return Err(Failure::input(format!("--kernel {name}: write LIBRARY/VARIANT, as in cublas/linear"), None)),
     };
-    let query = Query { subject, kernel: kernel.as_ref(), format, group };
+    let query = Query { subject, kernel: kernel.as_ref(), format, group, tier };
     let found = coefficients.find(&query);
     let mut grid = Grid::new(&["entry", "scope", "method", ""]);
     if let Ok(found) = &found {

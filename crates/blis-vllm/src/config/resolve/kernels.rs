@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::ledger::Ledger;
 use crate::config::choices::{FlashinferAllreduce, LinearBackend, MatmulPrecision, MoeBackend};
 use crate::config::error::ConfigError;
-use crate::config::resolved::KernelSettings;
+use crate::config::resolved::{CompilationSettings, KernelSettings};
 use crate::config::setting::Setting;
 
 /// Bytes of FlashInfer's workspace unless stated. upstream: vllm `envs.py::VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE`.
@@ -40,6 +40,21 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>) -> Result<KernelSettings, ConfigE
         float32_matmul_precision: ledger.choice(Setting::VllmFloat32MatmulPrecision, MatmulPrecision::named),
         flashinfer_workspace_bytes: workspace.unwrap_or(FLASHINFER_WORKSPACE_BYTES),
     })
+}
+
+/// FlashInfer's kernels for one node cannot sum over ranks of several.
+/// upstream: vllm `distributed/device_communicators/flashinfer_all_reduce.py::get_fi_ar_workspace`
+pub(super) fn check_all_reduce(
+    kernels: &KernelSettings,
+    compilation: &CompilationSettings,
+    several_nodes: bool,
+) -> Result<(), ConfigError> {
+    let asks = kernels.allreduce_use_flashinfer || compilation.passes.fuse_allreduce_rms;
+    if several_nodes && asks && kernels.flashinfer_allreduce_backend == FlashinferAllreduce::Trtllm {
+        let refusal = "Flashinfer allreduce is not supported for multi-node allreduce with 'trtllm' backend; use 'mnnvl' backend instead";
+        return Err(ConfigError::Refused(refusal.to_owned()));
+    }
+    Ok(())
 }
 
 /// The flag, unless it is `auto`; then the key of `--kernel-config`.

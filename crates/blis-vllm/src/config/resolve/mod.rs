@@ -17,6 +17,7 @@ mod kernels;
 mod latent;
 mod ledger;
 mod model;
+mod nodes;
 mod parallel;
 mod selected;
 
@@ -98,8 +99,9 @@ struct Start<'a> {
 
 fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result<Resolved, ConfigError> {
     let mut ledger = Ledger::new(&stated.statements);
-    let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine)?;
-    let data_parallel = parallel::data_parallel(&mut ledger, machine, tensor_parallel_size)?;
+    let nnodes = nodes::stated(&mut ledger)?;
+    let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine, nnodes)?;
+    let (data_parallel, placement) = parallel::data_parallel(&mut ledger, machine, nnodes, tensor_parallel_size)?;
     let expert_parallel_size = parallel::expert_parallel_size(&mut ledger, machine, tensor_parallel_size * data_parallel.size)?;
     let api_server_count = parallel::api_server_count(&mut ledger, data_parallel.size)?;
     let language_model_only = ledger.flag(Setting::LanguageModelOnly);
@@ -113,12 +115,14 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
     hybrid::resolve(&mut ledger, machine, (tensor_parallel_size, dtype), &attention, &scheduler, &mut cache)?;
     let compilation = compile::resolve(&mut ledger, (machine, start), tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;
+    kernels::check_all_reduce(&kernels, &compilation, tensor_parallel_size > placement.ranks_per_node)?;
     let model_runner_v2 = ledger.flag_or(Setting::VllmUseV2ModelRunner, true, "on for what is modelled");
     let (explained, notes) = ledger.finish();
     Ok(Resolved {
         model: stated.model.clone(),
         tensor_parallel_size,
         data_parallel,
+        placement,
         expert_parallel_size,
         language_model_only,
         api_server_count,

@@ -12,16 +12,16 @@ use crate::config::choices::Dtype;
 use crate::config::error::ConfigError;
 use crate::config::setting::Setting;
 
-/// Ranks that share each matrix, checked against the heads and the node.
-pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<u32, ConfigError> {
+/// Ranks that share each matrix, checked against the heads and, where the line states no nodes, against the one node.
+pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, nnodes: u64) -> Result<u32, ConfigError> {
     let stated = ledger.count(Setting::TensorParallelSize)?;
-    if stated > u64::from(machine.gpus) {
-        return Err(ConfigError::Refused(format!(
-            "world size ({stated}) is larger than the number of available GPUs ({}) in this node",
-            machine.gpus
-        )));
+    if stated > u64::from(machine.gpus).saturating_mul(nnodes) {
+        return Err(ConfigError::Refused(match nnodes {
+            1 => format!("world size ({stated}) is larger than the number of available GPUs ({}) in this node", machine.gpus),
+            _ => format!("world size ({stated}) is larger than the number of GPUs of {nnodes} nodes of {}", machine.gpus),
+        }));
     }
-    let ranks = u32::try_from(stated).expect("checked against the GPUs of a node");
+    let ranks = u32::try_from(stated).map_err(|_| ConfigError::Refused(format!("world size ({stated}) is too large")))?;
     compressed::check_ranks(machine.model, ranks)?;
     for attention in attentions(machine.model) {
         let (heads, kv_heads) = (attention.query_heads, attention.kv_heads);

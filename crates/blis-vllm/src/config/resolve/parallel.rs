@@ -3,39 +3,39 @@
 //! upstream: vllm `config/parallel.py::ParallelConfig`; `entrypoints/cli/serve.py::ServeSubcommand.cmd`;
 //! `v1/engine/core.py::EngineCoreProc.run_engine_core`.
 //!
-//! Left out: cores on several nodes, and balancers outside the endpoint.
+//! Left out: where the ranks lie (`nodes`), and balancers outside the endpoint.
 
 use blis_contracts::model::{FeedForward, ModelGraph};
 
-use super::Machine;
 use super::ledger::Ledger;
+use super::{Machine, nodes};
 use crate::config::error::ConfigError;
-use crate::config::resolved::DataParallelSettings;
+use crate::config::resolved::{DataParallelSettings, Placement};
 use crate::config::setting::Setting;
 
 /// The all-to-all backends that upstream has replaced by its default.
 const REMOVED_BACKENDS: [&str; 2] = ["naive", "pplx"];
 
-/// The engine cores: in lockstep for a mixture of experts, else independent. The node must hold all their ranks.
-pub(super) fn data_parallel(ledger: &mut Ledger<'_>, machine: Machine<'_>, ranks: u32) -> Result<DataParallelSettings, ConfigError> {
+/// The engine cores: in lockstep for a mixture of experts, else independent; and where their ranks lie.
+pub(super) fn data_parallel(
+    ledger: &mut Ledger<'_>,
+    machine: Machine<'_>,
+    nnodes: u64,
+    ranks: u32,
+) -> Result<(DataParallelSettings, Placement), ConfigError> {
     let size = ledger.count(Setting::DataParallelSize)?;
-    let world = size.saturating_mul(u64::from(ranks));
-    if world > u64::from(machine.gpus) {
-        return Err(ConfigError::Refused(format!(
-            "--data-parallel-size {size}: {size} engine cores of {ranks} GPUs are larger than the number of available GPUs ({}) in this node",
-            machine.gpus
-        )));
-    }
+    let placement = nodes::placement(ledger, machine, nnodes, (size, ranks.into()))?;
     let all2all = ledger.value(Setting::All2allBackend);
     if let Some(removed) = all2all.as_str().filter(|backend| REMOVED_BACKENDS.contains(backend)) {
         ledger.derive(Setting::All2allBackend, "allgather_reducescatter", format!("upstream has removed {removed}"));
     }
-    Ok(DataParallelSettings {
-        size: u32::try_from(size).expect("checked against the GPUs of a node"),
+    let settings = DataParallelSettings {
+        size: u32::try_from(size).expect("checked against the GPUs of all nodes"),
         lockstep: size > 1 && has_experts(machine.model),
         sync_interval: ledger.count(Setting::DpSyncInterval)?,
         prefill_schedule_interval: ledger.count(Setting::PrefillScheduleInterval)?,
-    })
+    };
+    Ok((settings, placement))
 }
 
 /// Ranks that share the experts: all of every engine core with `--enable-expert-parallel`.

@@ -8,6 +8,7 @@ mod fuzz;
 mod graphs;
 mod inert;
 mod lines;
+mod nodes;
 mod oracle;
 mod reading;
 mod resolution;

@@ -1,0 +1,75 @@
+//! Over how many nodes a line spreads its ranks, and what upstream refuses of it.
+
+use super::*;
+use crate::config::resolved::Placement;
+
+fn placement(arguments: &str) -> Result<Placement, String> {
+    let resolved = Case::line(&serve(arguments)).resolve(&gpt_oss(), &h100());
+    resolved.map(|resolved| resolved.placement).map_err(|error| error.to_string())
+}
+
+#[test]
+fn ranks_lie_where_upstream_starts_their_workers() {
+    let cases = [
+        ("", (1, 1)),
+        ("--tensor-parallel-size 8", (1, 8)),
+        ("--nnodes 1 --tensor-parallel-size 4", (1, 4)),
+        ("--tensor-parallel-size 16 --nnodes 2", (2, 8)),
+        ("--tensor-parallel-size 8 --nnodes 2", (2, 4)),
+        ("--data-parallel-size 16 --nnodes 2", (2, 8)),
+        ("--tensor-parallel-size 8 --data-parallel-size 2 --nnodes 2 --node-rank 0", (2, 8)),
+        ("--tensor-parallel-size 8 --data-parallel-size 2 --nnodes 4", (4, 4)),
+        ("--data-parallel-size 16 --data-parallel-size-local 8", (2, 8)),
+        ("--tensor-parallel-size 4 --data-parallel-size 6 --data-parallel-size-local 2 --data-parallel-address 10.0.0.1", (3, 8)),
+        ("--data-parallel-size 8 --data-parallel-size-local 8", (1, 8)),
+    ];
+    for (arguments, (nodes, ranks_per_node)) in cases {
+        assert_eq!(placement(arguments), Ok(Placement { nodes, ranks_per_node }), "{arguments}");
+    }
+}
+
+#[test]
+fn what_upstream_refuses_of_nodes_is_refused_by_its_reason() {
+    let cases = [
+        ("--tensor-parallel-size 16", "world size (16) is larger than the number of available GPUs (8) in this node"),
+        ("--tensor-parallel-size 8 --nnodes 3", "--nnodes 3 must evenly divide the total world size (8)"),
+        ("--tensor-parallel-size 32 --nnodes 2", "world size (32) is larger than the number of GPUs of 2 nodes of 8"),
+        ("--data-parallel-size 32 --nnodes 2", "local rank 15 of 16 on a node is out of bounds for 8 devices"),
+        ("--nnodes 0", "--nnodes: 0 should be at least 1"),
+        (
+            "--tensor-parallel-size 2 --data-parallel-size 4 --data-parallel-size-local 1 --nnodes 2",
+            "nnodes (2) must be divisible by the number of data parallel node groups (4 = data_parallel_size 4 / data_parallel_size_local 1)",
+        ),
+        ("--data-parallel-size 2 --data-parallel-size-local 3", "data_parallel_size_local (3) must be <= data_parallel_size (2)"),
+        (
+            "--tensor-parallel-size 4 --data-parallel-size 6 --data-parallel-size-local 3",
+            "--data-parallel-size-local 3: 3 engine cores of 4 GPUs are larger than the number of available GPUs (8) in this node",
+        ),
+        ("--data-parallel-size 2 --data-parallel-size-local 0", "--data-parallel-size-local = 0 is not modelled: a first node without"),
+        (
+            "--tensor-parallel-size 16 --nnodes 2 --node-rank 1",
+            "--node-rank = 1 is not modelled: an endpoint over several nodes is stated by",
+        ),
+        (
+            "--tensor-parallel-size 16 --nnodes 2 --headless",
+            "--headless = true is not modelled: an endpoint over several nodes is stated by",
+        ),
+        ("--tensor-parallel-size 16 --nnodes 2 --distributed-executor-backend ray", "--distributed-executor-backend = ray is not modelled"),
+    ];
+    for (arguments, refusal) in cases {
+        let got = placement(arguments).unwrap_err();
+        assert!(got.starts_with(refusal), "{arguments}: {got}");
+    }
+    let env = [("VLLM_FLASHINFER_ALLREDUCE_BACKEND", "trtllm")];
+    let line = serve("--tensor-parallel-size 16 --nnodes 2");
+    let refusal = Case { line: &line, env: &env, written_for: None }.resolve(&gpt_oss(), &h100()).unwrap_err().to_string();
+    assert!(refusal.starts_with("Flashinfer allreduce is not supported for multi-node allreduce with 'trtllm' backend"), "{refusal}");
+}
+
+#[test]
+fn a_line_that_states_the_cores_of_its_own_node_says_what_is_taken_of_the_others() {
+    let notes = |arguments: &str| Case::line(&serve(arguments)).resolve(&gpt_oss(), &h100()).unwrap().notes;
+    let told = notes("--data-parallel-size 16 --data-parallel-size-local 8");
+    assert_eq!(told, ["every node after the first is taken to run 8 engine cores too, as the lines of those nodes state"]);
+    assert_eq!(notes("--data-parallel-size 16 --nnodes 2"), [""; 0]);
+}
