@@ -180,7 +180,7 @@ const FP8_BLOCK: &[Row] = &[
 /// NVFP4.
 const NVFP4: &[Row] = &[
     Row { multiples: (256, 1), trims_output: true, ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS) },
-    row(MoeBackend::FlashinferCutedsl, blackwell, FLASHINFER_CUTEDSL_EXPERTS),
+    Row { multiples: (256, 1), trims_output: true, ..row(MoeBackend::FlashinferCutedsl, blackwell, FLASHINFER_CUTEDSL_EXPERTS) },
     row(MoeBackend::FlashinferCutlass, |site| site.capability >= (10, 0), FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::Cutlass, |site| site.capability >= (10, 0), CUTLASS_EXPERTS),
     Row { activations: Some(FormatName::Bf16), ..HUMMING },
@@ -287,23 +287,31 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     let width = stream_width(site, moe);
     let hidden = width.next_multiple_of(row.multiples.0);
     let padded = hidden != width;
-    let width_multiple = if refined_blocks(site, moe) && row.kernel != TRITON_EXPERTS {
-        BLOCK
-    } else if row.kernel == TRTLLM_EXPERTS && moe.expert_format.weights == FormatName::Mxfp4 {
-        site.resolved.rules.trtllm_mxfp4_width
-    } else {
-        row.multiples.1
-    };
     // TensorRT-LLM's quantisation to mxfp8 pads while it quantises (upstream's `skip_forward_padding`).
     let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
     ExpertsChoice {
         kernel: row.kernel,
         format: MatmulFormat { weights: moe.expert_format.weights, activations: row.activations.unwrap_or(usual) },
         hidden,
-        intermediate: site.expert_width(moe).next_multiple_of(width_multiple),
+        intermediate: site.expert_width(moe).next_multiple_of(width_multiple(site, moe, row)),
         storage: row.storage,
         pads_input: padded && !quantises_and_pads,
         output: if row.trims_output { width } else { hidden },
+    }
+}
+
+/// Multiple that an expert's width is padded to. FlashInfer's kernels for NVFP4 want the up projection to yield a multiple of 128, with its
+/// gate where it has one. upstream: vllm `model_executor/layers/quantization/utils/flashinfer_fp4_moe.py::prepare_nvfp4_moe_layer_for_fi_or_cutlass`
+fn width_multiple(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> u64 {
+    let weights = moe.expert_format.weights;
+    if refined_blocks(site, moe) && row.kernel != TRITON_EXPERTS {
+        BLOCK
+    } else if row.kernel == TRTLLM_EXPERTS && weights == FormatName::Mxfp4 {
+        site.resolved.rules.trtllm_mxfp4_width
+    } else if weights == FormatName::Nvfp4 && [TRTLLM_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS].contains(&row.kernel) {
+        if moe.gated { 64 } else { 128 }
+    } else {
+        row.multiples.1
     }
 }
 

@@ -63,6 +63,7 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/llama-4-scout/graph"),
     catalog!("models/llama-4-maverick/graph"),
     catalog!("models/nemotron-3-nano-30b-a3b/graph"),
+    catalog!("models/nemotron-3-nano-30b-a3b-nvfp4/graph"),
     catalog!("models/nemotron-3-super-120b-a12b/graph"),
     catalog!("models/nemotron-h-56b-base-8k/graph"),
     catalog!("models/kimi-k2.5/graph"),

@@ -101,6 +101,25 @@ fn experts_of_a_narrower_stream_are_projected_to_and_back_on_every_rank() {
 }
 
 #[test]
+fn four_bit_experts_are_padded_and_what_the_recipe_leaves_out_stays_in_16_bits() {
+    let plan = Line("nemotron-3-nano-30b-a3b-nvfp4", "b200", "").plan();
+    let pieces = layer(&plan, 0);
+    let expected = [
+        "gemm flashinfer/cutedsl-nvfp4 tokens: 2688 x 10304 nvfp4",
+        "moe.experts flashinfer/trtllm-gen-moe tokens: 6 of 128 (128 here), 2816 x 1920 gated false nvfp4",
+        "gemm vllm-cutedsl/few-rows-router-gemm tokens to 16: 2688 x 128 bf16",
+    ];
+    for piece in expected {
+        assert!(pieces.contains(&piece.to_owned()), "{piece}: {pieces:#?}");
+    }
+    // The state space in front of attention, and attention itself, are left out; keys and values have 8 bits.
+    assert_eq!(layer(&plan, 2)[0], "gemm cublas/linear tokens: 2688 x 10304 bf16");
+    let attention = layer(&plan, 3);
+    assert_eq!(attention[0], "gemm cublas/linear tokens: 2688 x 4608 bf16");
+    assert!(attention.iter().any(|piece| piece.starts_with("attention.decode") && piece.ends_with("fp8")), "{attention:#?}");
+}
+
+#[test]
 fn states_are_kept_in_32_bits_and_a_block_of_attention_holds_one() {
     let command = |arguments: &str| format!("vllm serve m {arguments}");
     let cache = |name, arguments: &str| {
