@@ -75,11 +75,14 @@ class AttentionLayer(AttentionLayerBase):
     attn_type = AttentionType.DECODER
     get_kv_cache_spec = Attention.get_kv_cache_spec
 
-    def __init__(self, vllm_config, sliding_window: int | None, has_sink: bool, model=None) -> None:
+    def __init__(self, vllm_config, sliding_window: int | None, has_sink: bool, model=None, heads=None) -> None:
         model, cache = model or vllm_config.model_config, vllm_config.cache_config
         self.sliding_window = sliding_window
         self.num_kv_heads = model.get_num_kv_heads(vllm_config.parallel_config)
         self.head_size = self.head_size_v = model.get_head_size()
+        if heads is not None:
+            self.num_kv_heads, self.head_size = heads
+            self.head_size_v = self.head_size
         self.kv_cache_dtype = cache.cache_dtype
         self.kv_cache_torch_dtype = kv_cache_dtype_str_to_dtype(cache.cache_dtype, model)
         self.attn_backend = get_attn_backend(
@@ -189,6 +192,11 @@ def attention_layers(vllm_config) -> dict[str, AttentionLayer]:
         if config.model_type == "gpt_oss":
             window = config.sliding_window if index % 2 == 0 else None
             layers[f"model.layers.{index}.attn.attn"] = AttentionLayer(vllm_config, window, True)
+        elif config.model_type == "gemma4_text":
+            own = config.per_layer_config[index]
+            window = config.sliding_window if config.layer_types[index] == "sliding_attention" else None
+            heads = own.num_key_value_heads, own.head_dim
+            layers[f"model.layers.{index}.self_attn.attn"] = AttentionLayer(vllm_config, window, False, heads=heads)
         elif config.model_type == "llama4_text":
             chunked = config.no_rope_layers[index] != 0 and config.attention_chunk_size
             layer = ChunkedLayer(vllm_config, config.attention_chunk_size) if chunked else AttentionLayer(vllm_config, None, False)

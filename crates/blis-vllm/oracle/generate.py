@@ -1,8 +1,8 @@
-"""Random scenarios from a seed: generate.py --seed N --count K --out DIR [--drafts | --chunked]
+"""Random scenarios from a seed: generate.py --seed N --count K --out DIR [--drafts | --chunked | --two-heads]
 
 Scenario i of seed N depends on (N, i) alone, and on whether engines draft: with `--drafts` all of them do, by every
 method, some of them serve adapters too, and some requests have grammars; with `--chunked` all models have layers that see a
-chunk of the context. Features are drawn independently, so that combinations meet which nobody
+chunk of the context, and with `--two-heads` layers whose blocks differ in length. Features are drawn independently, so that combinations meet which nobody
 would write by hand. Left out by construction: prompts the front end refuses, pools in which one max_model_len request
 does not fit, aborts close enough together to fall into one batch (their order would hang on a set), and identifiers
 that come back while in use.
@@ -51,6 +51,19 @@ def draw_chunked(rng: random.Random, block: int) -> tuple[object, int]:
     chunk = block * rng.choice([1, 2, 2, 4, 8])
     model = {"preset": "tiny-llama4", "attention_chunk_size": chunk, "num_hidden_layers": len(pattern), "no_rope_layers": pattern}
     return model, groups
+
+
+def draw_two_heads(rng: random.Random, block: int) -> tuple[object, int]:
+    """A model whose layers have heads of two widths, and the number of KV groups its pool must serve."""
+    layers = rng.choice([2, 3, 4, 6])
+    model = {
+        "preset": "tiny-gemma4",
+        "num_hidden_layers": layers,
+        "layer_types": [LAYER_TYPES[index % 3 == 2 or index == layers - 1] for index in range(layers)],
+        "sliding_window": rng.choice([block // 2, block + 1, 2 * block, 5 * block, 128]),
+        "num_global_key_value_heads": rng.choice([1, 1, 2, 3, 4]),
+    }
+    return model, 4
 
 
 def draw_engine(rng: random.Random, groups: int, block: int) -> dict:
@@ -196,7 +209,8 @@ def scenario(seed: int, index: int, kind: str = "") -> str:
     rng = random.Random(f"{kind}/{seed}/{index}" if kind else f"{seed}/{index}")
     drafts = kind == "drafts"
     block = rng.choice([16, 16, 16, 16, 32, 64])
-    model, groups = draw_chunked(rng, block) if kind == "chunked" else draw_model(rng, block)
+    draw = {"chunked": draw_chunked, "two-heads": draw_two_heads}.get(kind, draw_model)
+    model, groups = draw(rng, block)
     gpus = ["a100", "h100", "h200", "b200"]
     profile = None
     if drafts:
@@ -209,6 +223,9 @@ def scenario(seed: int, index: int, kind: str = "") -> str:
         # The backend of latent attention on Blackwell asks a device for memory when it is imported.
         gpus = gpus[:3] if latent else gpus
     args = draw_engine(rng, groups, block)
+    if kind == "two-heads" and args.get("prefix_cache_retention_interval"):
+        # A multiple of the length that blocks of all groups divide.
+        args["prefix_cache_retention_interval"] *= 2
     if kind == "chunked":
         # Without layers that have a window upstream refuses a retention interval.
         args.pop("prefix_cache_retention_interval", None)
@@ -248,6 +265,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--drafts", dest="kind", action="store_const", const="drafts", default="", help="engines that draft, adapters and grammars")
     parser.add_argument("--chunked", dest="kind", action="store_const", const="chunked", help="models with layers that see a chunk of the context")
+    parser.add_argument("--two-heads", dest="kind", action="store_const", const="two-heads", help="models with blocks of two lengths")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for index in range(options.count):

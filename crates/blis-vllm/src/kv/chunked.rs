@@ -12,7 +12,7 @@
 
 use super::BlockId;
 use super::blocks_for;
-use super::lookup::{Class, Hit, Lookup, Sought};
+use super::lookup::{Class, Hit, Sought};
 
 /// Tokens before the chunk that token number `position` lies in.
 pub(super) const fn start_of_chunk(position: u32, chunk: u32) -> u32 {
@@ -31,22 +31,22 @@ pub(super) const fn next_skip_at(processed: u32, chunk: u32, block_size: u32) ->
     ((skipped_blocks + 1) * block_size).div_ceil(chunk).saturating_mul(chunk)
 }
 
-impl Lookup {
+impl Class {
     /// Everything before the chunk that `limit` lies in, then the run of cached blocks from there.
-    pub(super) fn find_chunk(&self, class: &Class, chunk: u32, sought: Sought<'_>, limit: u32, hit: &mut Hit) -> u32 {
+    pub(super) fn find_chunk(&self, chunk: u32, sought: Sought<'_>, limit: u32, hit: &mut Hit) -> u32 {
         let Sought { pool, contents } = sought;
         let first = (start_of_chunk(limit, chunk) / self.block_size) as usize;
         let blocks = (limit / self.block_size) as usize;
-        class.groups.iter().for_each(|group| {
+        self.groups.iter().for_each(|group| {
             hit.blocks[*group].clear();
             hit.blocks[*group].resize(first, BlockId::NULL);
         });
         let mut tokens = u32::try_from(first).expect("a prompt has fewer blocks than tokens") * self.block_size;
-        for content in contents.iter().take(blocks).skip(first) {
-            if !class.all_have(pool, *content) {
+        for content in self.blocks(contents).take(blocks).skip(first) {
+            if !self.all_have(pool, content) {
                 break;
             }
-            class.groups.iter().for_each(|group| hit.blocks[*group].extend(pool.find(*content, *group)));
+            self.groups.iter().for_each(|group| hit.blocks[*group].extend(pool.find(content, *group)));
             tokens += self.block_size;
         }
         tokens

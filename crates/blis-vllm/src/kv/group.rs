@@ -313,7 +313,8 @@ impl Group {
 
     /// Makes the full blocks among the first `tokens` findable, where the retention wants them. `contents` has one node per full block.
     pub fn cache(&mut self, pool: &mut BlockPool, index: usize, slot: Slot, tokens: u32, policy: &CachePolicy<'_>) {
-        let full = tokens.saturating_sub(self.lag) / self.block_size;
+        // Where blocks differ in length, only what ends at a common end is looked at.
+        let full = tokens.saturating_sub(self.lag) / policy.alignment * (policy.alignment / self.block_size);
         let considered = self.considered[slot.index()];
         // Stays empty, and so takes no memory, where nobody listens.
         let mut kept = Vec::new();
@@ -321,9 +322,9 @@ impl Group {
         for block_index in considered..full {
             let block = self.tables[slot.index()][block_index as usize];
             if !block.is_null() && self.retains(block_index, policy) {
-                pool.cache(block, policy.contents[block_index as usize], index);
+                pool.cache(block, self.content(block_index, policy), index);
                 if matches!(self.attention, Attention::Mamba(_)) {
-                    self.cached_now.push(policy.contents[block_index as usize]);
+                    self.cached_now.push(self.content(block_index, policy));
                 }
                 if listened {
                     kept.push(block_index);
@@ -331,10 +332,15 @@ impl Group {
             }
         }
         if listened && considered < full {
-            pool.note_stored(index, considered, &kept, policy.contents[full as usize - 1]);
+            pool.note_stored(index, considered, &kept, self.content(full - 1, policy));
         }
         self.considered[slot.index()] = considered.max(full);
         self.note_prompt_end(slot, full, policy);
+    }
+
+    /// What a full block of a request holds.
+    fn content(&self, block: u32, policy: &CachePolicy<'_>) -> NodeId {
+        policy.contents[((block + 1) * (self.block_size / policy.hash_block_size) - 1) as usize]
     }
 
     /// Contiguous cached blocks that a hit needs at its end.
@@ -352,12 +358,12 @@ impl Group {
             need >= per_segment || (block >= beyond && (block - beyond) % per_segment >= per_segment - need)
         };
         let ends_at = |boundary: u32| {
-            let end = boundary / self.block_size + beyond;
+            let end = boundary / policy.alignment * (policy.alignment / self.block_size) + beyond;
             (end.saturating_sub(need)..end).contains(&block)
         };
         let replayed = || policy.boundaries.iter().flatten().any(|boundary| ends_at(*boundary));
         match policy.retention {
-            Retention::Dense => ends_a_segment(self.block_size),
+            Retention::Dense => ends_a_segment(policy.alignment),
             Retention::Replay => replayed(),
             Retention::Interval(tokens) => ends_a_segment(tokens) || replayed(),
         }
@@ -382,8 +388,12 @@ pub struct Span {
 /// What decides whether a full block becomes findable.
 #[derive(Debug, Clone, Copy)]
 pub struct CachePolicy<'a> {
-    /// The content of each full block of the request.
+    /// The content of each full stretch of the request.
     pub contents: &'a [NodeId],
+    /// Tokens of such a stretch.
+    pub hash_block_size: u32,
+    /// Tokens at whose multiples hits end.
+    pub alignment: u32,
     /// The retention of sliding-window groups.
     pub retention: Retention,
     /// Token counts from which a later request can resume: those of a repeat of the prompt, and the end of a proven shared prefix.
@@ -452,7 +462,8 @@ mod tests {
     fn replay_retention_keeps_the_window_before_the_prompt_end_and_the_junction() {
         let mut group = group(33);
         let kept = |group: &Group, retention, replay, junction| -> Vec<u32> {
-            let policy = CachePolicy { contents: &[], retention, boundaries: [Some(replay), None, junction] };
+            let policy =
+                CachePolicy { contents: &[], hash_block_size: 16, alignment: 16, retention, boundaries: [Some(replay), None, junction] };
             (0..12).filter(|block| group.retains(*block, &policy)).collect()
         };
         assert_eq!(kept(&group, Retention::Replay, 99, None), [4, 5]);

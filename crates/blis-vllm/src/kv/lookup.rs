@@ -2,7 +2,7 @@
 //!
 //! upstream: vllm `v1/core/kv_cache_coordinator.py::UnitaryKVCacheCoordinator`, `HybridKVCacheCoordinator.find_longest_cache_hit`
 //!
-//! All groups have the same block size here (the sizing refuses others), so a hit is always a whole number of blocks.
+//! Where groups have blocks of several lengths, a hit ends at a multiple of the length that all of them divide.
 
 use super::BlockId;
 use super::chain::NodeId;
@@ -34,7 +34,10 @@ impl Hit {
 #[derive(Debug)]
 pub struct Lookup {
     classes: Vec<Class>,
-    pub(super) block_size: u32,
+    /// Tokens at whose multiples hits end.
+    alignment: u32,
+    /// Tokens of the stretches that contents are named by.
+    hash_block_size: u32,
     /// There is one group, whose hit needs no agreement.
     alone: bool,
 }
@@ -43,25 +46,34 @@ pub struct Lookup {
 pub(super) struct Class {
     attention: Attention,
     pub(super) groups: Vec<usize>,
+    pub(super) block_size: u32,
+    /// Stretches of a block.
+    scale: usize,
     /// The last block of a hit is left to be computed again.
     drops: bool,
 }
 
 impl Lookup {
     /// Sorts groups into classes, full attention first: its scan bounds the others.
-    pub fn new(groups: &[Group], block_size: u32) -> Self {
+    pub fn new(groups: &[Group], alignment: u32, hash_block_size: u32) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         for (index, group) in groups.iter().enumerate() {
-            match classes.iter_mut().find(|class| class.attention == group.attention) {
+            match classes.iter_mut().find(|class| class.attention == group.attention && class.block_size == group.block_size()) {
                 Some(class) => {
                     class.groups.push(index);
                     class.drops |= group.drops();
                 }
-                None => classes.push(Class { attention: group.attention, groups: vec![index], drops: group.drops() }),
+                None => classes.push(Class {
+                    attention: group.attention,
+                    groups: vec![index],
+                    block_size: group.block_size(),
+                    scale: (group.block_size() / hash_block_size) as usize,
+                    drops: group.drops(),
+                }),
             }
         }
         classes.sort_by_key(|class| !class.attention.has_every_prefix());
-        Self { classes, block_size, alone: groups.len() == 1 }
+        Self { classes, alignment, hash_block_size, alone: groups.len() == 1 }
     }
 
     /// Fills `hit` with the longest cached prefix of at most `limit` tokens.
@@ -88,8 +100,8 @@ impl Lookup {
                     continue;
                 }
                 let drops = class.drops && !left_out[index];
-                let known = u32::try_from(contents.len()).expect("a prompt has fewer blocks than tokens") * self.block_size;
-                let within = if drops { known.min(candidate + self.block_size) } else { candidate };
+                let known = u32::try_from(contents.len()).expect("a prompt has fewer blocks than tokens") * self.hash_block_size;
+                let within = if drops { known.min(candidate + class.block_size) } else { candidate };
                 let found = self.find_in(class, sought, within, drops, hit);
                 if drops {
                     left_out[index] = true;
@@ -108,8 +120,8 @@ impl Lookup {
                 break;
             }
         }
-        let kept = (tokens / self.block_size) as usize;
         for class in self.classes.iter().filter(|class| class.attention.has_every_prefix()) {
+            let kept = tokens.div_ceil(class.block_size) as usize;
             class.groups.iter().for_each(|group| hit.blocks[*group].truncate(kept));
         }
         hit.tokens = tokens;
@@ -119,18 +131,18 @@ impl Lookup {
     /// The longest prefix of at most `limit` tokens that the groups of a class have, less its last block where that is dropped.
     fn find_in(&self, class: &Class, sought: Sought<'_>, limit: u32, drops: bool, hit: &mut Hit) -> u32 {
         let found = match (class.attention, class.attention.reach()) {
-            (Attention::Chunked { chunk }, _) => self.find_chunk(class, chunk, sought, limit, hit),
+            (Attention::Chunked { chunk }, _) => class.find_chunk(chunk, sought, limit, hit),
             (Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(_), None) => self.find_full(class, sought, limit, hit),
             (Attention::Full | Attention::SlidingWindow { .. } | Attention::Mamba(_), Some(reach)) => {
-                let need = Group::blocks_for_hit(reach, self.block_size) + u32::from(drops);
+                let need = Group::blocks_for_hit(reach, class.block_size) + u32::from(drops);
                 self.find_window(class, need as usize, sought, limit, hit)
             }
         };
         if !drops || found == 0 {
             return found;
         }
-        let kept = found - self.block_size;
-        class.groups.iter().for_each(|group| hit.blocks[*group].truncate((kept / self.block_size) as usize));
+        let kept = found - class.block_size;
+        class.groups.iter().for_each(|group| hit.blocks[*group].truncate((kept / class.block_size) as usize));
         kept
     }
 
@@ -138,20 +150,23 @@ impl Lookup {
     fn find_full(&self, class: &Class, sought: Sought<'_>, limit: u32, hit: &mut Hit) -> u32 {
         let Sought { pool, contents } = sought;
         let mut tokens = 0;
-        for content in contents.iter().take((limit / self.block_size) as usize) {
-            if !class.all_have(pool, *content) {
+        for content in class.blocks(contents).take((limit / class.block_size) as usize) {
+            if !class.all_have(pool, content) {
                 break;
             }
-            class.groups.iter().for_each(|group| hit.blocks[*group].extend(pool.find(*content, *group)));
-            tokens += self.block_size;
+            class.groups.iter().for_each(|group| hit.blocks[*group].extend(pool.find(content, *group)));
+            tokens += class.block_size;
         }
+        tokens -= tokens % self.alignment;
+        class.groups.iter().for_each(|group| hit.blocks[*group].truncate((tokens / class.block_size) as usize));
         tokens
     }
 
     /// The last run of cached blocks that fills the window, or else the run from the start.
     fn find_window(&self, class: &Class, need: usize, sought: Sought<'_>, limit: u32, hit: &mut Hit) -> u32 {
         let Sought { pool, contents } = sought;
-        let blocks = (limit / self.block_size) as usize;
+        let blocks = (limit / class.block_size) as usize;
+        let aligned = |blocks: usize| (blocks as u64 * u64::from(class.block_size)).is_multiple_of(self.alignment.into());
         class.groups.iter().for_each(|group| {
             hit.blocks[*group].clear();
             hit.blocks[*group].resize(blocks, BlockId::NULL);
@@ -159,12 +174,16 @@ impl Lookup {
         let mut run = 0;
         let mut end = None;
         for index in (0..blocks).rev() {
-            if !class.all_have(pool, contents[index]) {
+            let content = class.block(contents, index);
+            if !class.all_have(pool, content) {
                 run = 0;
                 continue;
             }
+            if run == 0 && !aligned(index + 1) {
+                continue;
+            }
             for group in &class.groups {
-                hit.blocks[*group][index] = pool.find(contents[index], *group).unwrap_or(BlockId::NULL);
+                hit.blocks[*group][index] = pool.find(content, *group).unwrap_or(BlockId::NULL);
             }
             run += 1;
             if run >= need {
@@ -172,9 +191,9 @@ impl Lookup {
                 break;
             }
         }
-        let kept = end.unwrap_or(run);
+        let kept = end.unwrap_or_else(|| (0..=run).rev().find(|blocks| aligned(*blocks)).unwrap_or(0));
         class.groups.iter().for_each(|group| hit.blocks[*group].truncate(kept));
-        u32::try_from(kept).expect("a prompt has fewer blocks than tokens") * self.block_size
+        u32::try_from(kept).expect("a prompt has fewer blocks than tokens") * class.block_size
     }
 }
 
@@ -186,6 +205,16 @@ pub(super) struct Sought<'a> {
 }
 
 impl Class {
+    /// What a prompt's block holds.
+    fn block(&self, contents: &[NodeId], index: usize) -> NodeId {
+        contents[(index + 1) * self.scale - 1]
+    }
+
+    /// What a prompt's full blocks hold.
+    pub(super) fn blocks(&self, contents: &[NodeId]) -> impl Iterator<Item = NodeId> {
+        contents.chunks_exact(self.scale).filter_map(|stretches| stretches.last().copied())
+    }
+
     pub(super) fn all_have(&self, pool: &BlockPool, content: NodeId) -> bool {
         self.groups.iter().all(|group| pool.find(content, *group).is_some())
     }

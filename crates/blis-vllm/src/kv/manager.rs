@@ -18,6 +18,7 @@ use super::events::Naming;
 use super::group::{CachePolicy, Group, GroupConfig, Retention, Span};
 use super::lookup::{Hit, Lookup};
 use super::pool::BlockPool;
+use crate::kv_sizing::greatest_common_divisor;
 use crate::request::{Progress, Slot, Status};
 
 /// The resolved KV cache.
@@ -25,7 +26,7 @@ use crate::request::{Progress, Slot, Status};
 pub struct KvConfig {
     /// The groups, in upstream's group order.
     pub groups: Vec<GroupConfig>,
-    /// Tokens that every group's blocks divide: what contents are named and looked up by.
+    /// Tokens that every group's blocks divide: hits and what is cached end at multiples of it.
     pub block_size: u32,
     /// Blocks of the pool, the placeholder included.
     pub num_blocks: u32,
@@ -92,7 +93,7 @@ pub struct PrefixStats {
 struct Contents {
     prompt: Arc<[Segment]>,
     output: TokenSource,
-    /// One node per full block of known tokens. The request holds the last one.
+    /// One node per full stretch of known tokens. The request holds the last one.
     nodes: Vec<NodeId>,
 }
 
@@ -100,6 +101,7 @@ struct Contents {
 #[derive(Debug)]
 pub struct KvManager {
     config: KvConfig,
+    hash_block_size: u32,
     pool: BlockPool,
     groups: Vec<Group>,
     lookup: Lookup,
@@ -110,15 +112,27 @@ pub struct KvManager {
     lookahead: u32,
 }
 
+impl KvConfig {
+    /// Tokens of the stretches that contents are named by: what divides every group's block.
+    ///
+    /// upstream: vllm `v1/core/kv_cache_utils.py::resolve_kv_cache_block_sizes`
+    pub fn hash_block_size(&self) -> u32 {
+        let sizes = self.groups.iter().map(|group| group.block_size);
+        if self.enable_prefix_caching { sizes.fold(self.block_size, greatest_common_divisor) } else { self.block_size }
+    }
+}
+
 impl KvManager {
     /// An empty cache.
     pub fn new(config: KvConfig) -> Self {
         let groups: Vec<_> =
             config.groups.iter().map(|group| Group::new(*group, config.max_in_flight_tokens, config.max_model_len)).collect();
-        let lookup = Lookup::new(&groups, config.block_size);
+        let hash_block_size = config.hash_block_size();
+        let lookup = Lookup::new(&groups, config.block_size, hash_block_size);
         let pool = BlockPool::new(config.num_blocks, groups.len(), config.enable_prefix_caching);
         Self {
             config,
+            hash_block_size,
             pool,
             groups,
             lookup,
@@ -137,7 +151,7 @@ impl KvManager {
         for (group, drops) in self.groups.iter_mut().zip(drafting.drops) {
             group.set_drafting(*drops, if single || *drops { drafting.tail } else { 0 });
         }
-        self.lookup = Lookup::new(&self.groups, self.config.block_size);
+        self.lookup = Lookup::new(&self.groups, self.config.block_size, self.hash_block_size);
     }
 
     /// The configuration.
@@ -189,7 +203,7 @@ impl KvManager {
     /// Names the full blocks of a prompt. Done at the first look-up, not at arrival, so that a long queue holds prompts and no names.
     fn name_prompt(&mut self, slot: Slot) {
         let contents = &mut self.contents[slot.index()];
-        let block_size = self.config.block_size;
+        let block_size = self.hash_block_size;
         let mut node = NodeId::ROOT;
         let mut filled = 0;
         for segment in contents.prompt.iter() {
@@ -219,7 +233,7 @@ impl KvManager {
     /// Learns that a request has reached `progress.tokens` known tokens, which fill a block.
     #[cold]
     fn learn_block(&mut self, slot: Slot, progress: &Progress) {
-        let block_size = self.config.block_size;
+        let block_size = self.hash_block_size;
         let contents = &mut self.contents[slot.index()];
         let start = progress.tokens - block_size;
         let mut node = contents.nodes.last().copied().unwrap_or(NodeId::ROOT);
@@ -244,7 +258,7 @@ impl KvManager {
     /// Notes that a token was appended to a request.
     #[inline]
     pub fn token_appended(&mut self, slot: Slot, progress: &Progress) {
-        if self.pool.caching() && progress.tokens.is_multiple_of(self.config.block_size) {
+        if self.pool.caching() && progress.tokens.is_multiple_of(self.hash_block_size) {
             self.learn_block(slot, progress);
         }
     }
@@ -255,7 +269,7 @@ impl KvManager {
     pub fn look_up(&mut self, slot: Slot, progress: &mut Progress) -> u32 {
         self.hit.clear(self.groups.len());
         if self.pool.caching() {
-            if self.contents[slot.index()].nodes.is_empty() && progress.tokens >= self.config.block_size {
+            if self.contents[slot.index()].nodes.is_empty() && progress.tokens >= self.hash_block_size {
                 self.name_prompt(slot);
             }
             let contents = &self.contents[slot.index()];
@@ -381,6 +395,8 @@ impl KvManager {
         let policy = CachePolicy {
             contents: &self.contents[slot.index()].nodes,
             retention: self.config.retention,
+            alignment: self.config.block_size,
+            hash_block_size: self.hash_block_size,
             boundaries: [resend, longer, Some(progress.junction).filter(|junction| *junction > 0)],
         };
         for (index, group) in self.groups.iter_mut().enumerate() {
@@ -443,7 +459,7 @@ impl KvManager {
             }
             if self.pool.caching() {
                 let known = &self.contents[slot.index()].nodes;
-                let full = (progress.tokens / self.config.block_size) as usize;
+                let full = (progress.tokens / self.hash_block_size) as usize;
                 let unseen = progress.status == Status::Waiting && known.is_empty();
                 assert!(unseen || known.len() == full, "every full block of known tokens has a content, once it was looked up");
                 request_nodes += usize::from(!known.is_empty());

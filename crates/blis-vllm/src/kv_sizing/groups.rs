@@ -2,7 +2,7 @@
 //!
 //! upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_groups`, `_get_kv_cache_groups_uniform_page_size`, `unify_hybrid_kv_cache_specs`
 
-use super::{KvSizingError, LayerKv, packed};
+use super::{KvSizingError, LayerKv, packed, unify};
 use crate::kv::group::{Attention, GroupConfig};
 
 /// Layers that share a block table.
@@ -53,17 +53,25 @@ pub fn group_layers(layers: &[LayerKv], disable_hybrid: bool, packs: bool) -> Re
         return Ok(vec![LayerGroup::new(layers, (0..layers.len()).collect(), config)]);
     }
     let differs = |layer: &&LayerKv| layer.page_bytes != first.page_bytes;
+    let promotes = disable_hybrid && !packs && layers.iter().all(|layer| layer.block_size == first.block_size);
+    let unified;
+    let mut layers = layers;
     if let Some(other) = layers.iter().find(differs) {
-        return if packs && !disable_hybrid {
-            Ok(packed::groups(layers))
-        } else {
-            Err(KvSizingError::MixedPages {
+        if packs && !disable_hybrid {
+            return Ok(packed::groups(layers));
+        }
+        if disable_hybrid && !promotes {
+            return Err(KvSizingError::MixedPages {
                 first: first.name.clone(),
                 first_bytes: first.page_bytes,
                 second: other.name.clone(),
                 second_bytes: other.page_bytes,
-            })
-        };
+            });
+        }
+        if !disable_hybrid {
+            unified = unify::pages(layers);
+            layers = &unified;
+        }
     }
     let mut buckets: Vec<(GroupConfig, Vec<usize>)> = Vec::new();
     for (index, layer) in layers.iter().enumerate() {

@@ -2,12 +2,13 @@
 //!
 //! upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_configs`, `_check_enough_kv_cache_memory`, `get_kv_cache_capacity`
 //!
-//! Reading order: [`size`] here, the grouping in [`groups`], pages of different sizes in `packed`.
+//! Reading order: [`size`] here, the grouping in [`groups`], pages of different sizes in `packed` and `unify`.
 //!
-//! Left out: several workers with different layers, growing or padding pages until they match, host pools, draft layers.
+//! Left out: several workers with different layers, host pools, draft layers.
 
 pub mod groups;
 mod packed;
+mod unify;
 
 #[cfg(test)]
 mod tests;
@@ -245,18 +246,25 @@ fn longest_fitting(limit: u32, fits: impl Fn(u32) -> bool) -> u32 {
 /// upstream: vllm `v1/core/kv_cache_utils.py::resolve_kv_cache_block_sizes`
 fn scheduler_block_size(input: &SizingInput, groups: &[LayerGroup]) -> Result<u32, KvSizingError> {
     let size = groups.iter().map(|group| group.block_size).fold(1, least_common_multiple);
-    if input.enable_prefix_caching && groups.iter().any(|group| group.block_size != size) {
+    let mixed = groups.iter().any(|group| group.block_size != size);
+    let plain = |group: &LayerGroup| matches!(group.attention, Attention::Full | Attention::SlidingWindow { .. });
+    if input.enable_prefix_caching && mixed && (input.packs_pages || !groups.iter().all(plain)) {
         return Err(KvSizingError::CachedMixedBlocks { sizes: groups.iter().map(|group| group.block_size).collect() });
     }
     Ok(size)
 }
 
-fn least_common_multiple(a: u32, b: u32) -> u32 {
+/// The greatest number that divides both.
+pub(crate) const fn greatest_common_divisor(a: u32, b: u32) -> u32 {
     let (mut divisor, mut rest) = (a, b);
     while rest > 0 {
         (divisor, rest) = (rest, divisor % rest);
     }
-    a / divisor * b
+    divisor
+}
+
+fn least_common_multiple(a: u32, b: u32) -> u32 {
+    a / greatest_common_divisor(a, b) * b
 }
 
 fn retention(input: &SizingInput, groups: &[LayerGroup], block_size: u32) -> Result<Retention, KvSizingError> {

@@ -109,11 +109,28 @@ fn layers_of_one_kind_share_a_group_whatever_their_pages() {
 }
 
 #[test]
-fn layers_of_two_kinds_with_pages_of_different_sizes_are_refused_where_pages_are_not_packed() {
+fn layers_of_two_kinds_with_pages_of_different_sizes_have_blocks_of_different_lengths() {
     let mut unequal = layers(&[FULL, WINDOW]);
-    unequal[1].page_bytes = 1024;
-    let error = group_layers(&unequal, false, false).unwrap_err().to_string();
-    assert!(error.starts_with("layers `layers.0` and `layers.1` have pages of 65536 and 1024 bytes"), "{error}");
+    unequal[1].page_bytes = 16 * 1024;
+    let groups = group_layers(&unequal, false, false).unwrap();
+    let shape = |group: &LayerGroup| (group.attention, group.block_size, group.page_bytes);
+    assert_eq!(groups.iter().map(shape).collect::<Vec<_>>(), [(FULL, 16, 65_536), (WINDOW, 64, 65_536)]);
+    let sized = size(&SizingInput { layers: unequal.clone(), ..input(&[FULL], 1 << 30) }).unwrap();
+    assert_eq!((sized.config.block_size, sized.config.hash_block_size()), (64, 16));
+    let uncached = SizingInput { layers: unequal.clone(), enable_prefix_caching: false, ..input(&[FULL], 1 << 30) };
+    assert_eq!(size(&uncached).unwrap().config.hash_block_size(), 64, "nothing is named");
+    let one = group_layers(&unequal, true, false).unwrap();
+    assert_eq!((one.len(), one[0].attention, one[0].bytes_per_block, one[0].window), (1, FULL, 65_536 + 16 * 1024, Some(128)));
+    let error = group_layers(&unequal, true, true).unwrap_err().to_string();
+    assert!(error.starts_with("layers `layers.0` and `layers.1` have pages of 65536 and 16384 bytes"), "{error}");
+}
+
+#[test]
+fn prefixes_are_looked_up_in_blocks_of_several_lengths_only_where_all_attend_or_have_windows() {
+    let mut chunked = layers(&[FULL, CHUNK]);
+    chunked[0].page_bytes = 16 * 1024;
+    let stated = SizingInput { layers: chunked, ..input(&[FULL], 1 << 30) };
+    assert_eq!(size(&stated), Err(KvSizingError::CachedMixedBlocks { sizes: vec![64, 16] }));
 }
 
 /// 64 blocks for the longest request and the placeholder; a block of both layers is 128 KiB.

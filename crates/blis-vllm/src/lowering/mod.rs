@@ -38,7 +38,7 @@ mod weights;
 mod tests;
 
 use blis_contracts::chip::Chip;
-use blis_contracts::model::ModelGraph;
+use blis_contracts::model::{Attention, ModelGraph};
 use blis_contracts::plan::PoolPlan;
 
 use crate::config::Resolved;
@@ -98,5 +98,23 @@ pub enum LoweringError {
 
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
+    refuse_two_heads(model)?;
     pool::plan(&site::Site::new(model, resolved, chip)?)
+}
+
+/// Layers whose heads differ in width need a pass of their own.
+fn refuse_two_heads(model: &ModelGraph) -> Result<(), LoweringError> {
+    let width = |attention: &Attention| match attention {
+        Attention::GroupedQuery(attention) => Some(attention.head_dim),
+        Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
+    };
+    let mut widths = model.blocks.values().filter_map(|block| width(&block.attention));
+    let first = widths.next();
+    match widths.find(|width| Some(*width) != first).zip(first) {
+        Some((other, first)) => {
+            let reason = format!("has heads of {first} and {other} elements and norms behind its parts (Gemma4DecoderLayer)");
+            Err(LoweringError::NotModelled { model: model.name.clone(), reason })
+        }
+        None => Ok(()),
+    }
 }

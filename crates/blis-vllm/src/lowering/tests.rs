@@ -11,6 +11,7 @@ mod recurrent;
 mod resident;
 mod selected;
 mod shapes;
+mod unusual;
 
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
@@ -60,6 +61,7 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/glm-5.2/graph"),
     catalog!("models/qwen3.5-397b-a17b/graph"),
     catalog!("models/qwen3.5-397b-a17b-nvfp4/graph"),
+    catalog!("models/gemma-4-26b-a4b/graph"),
     catalog!("models/llama-4-scout/graph"),
     catalog!("models/llama-4-maverick/graph"),
     catalog!("models/nemotron-3-nano-30b-a3b/graph"),

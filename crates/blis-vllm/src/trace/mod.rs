@@ -12,6 +12,7 @@ mod recorder;
 pub mod scenario;
 mod setup;
 mod speculative;
+mod two_heads;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::setup::SetupError;
-use super::{block_sparse, chunked, compressed};
+use super::{block_sparse, chunked, compressed, two_heads};
 use crate::kv_sizing::LayerKv;
 
 pub(super) const PLAIN: MatmulFormat = MatmulFormat { weights: FormatName::Bf16, activations: FormatName::Bf16 };
@@ -29,6 +29,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
         "deepseek_v4" => return compressed::graph(&config, &count),
         block_sparse::MODEL_TYPE => return block_sparse::graph(&count),
         chunked::MODEL_TYPE => return chunked::graph(&config, &count),
+        two_heads::MODEL_TYPE => return two_heads::graph(&config, &count),
         _ => {}
     }
     let (architecture, has_window) = architecture(&config)?;
@@ -351,10 +352,11 @@ fn merged(given: &Value) -> Result<Map<String, Value>, SetupError> {
         Some("tiny-delta") => tiny_delta(),
         Some("tiny-mamba2") => tiny_mamba2(),
         Some("tiny-llama4") => chunked::tiny(),
+        Some("tiny-gemma4") => two_heads::tiny(),
         Some("tiny-dsv4") => compressed::tiny(),
         Some("tiny-m3") if keys.is_empty() => block_sparse::tiny(),
         Some(other) => {
-            let known = "tiny-llama, tiny-gptoss, tiny-llama4, tiny-qwen3, tiny-mla, tiny-dsa, tiny-delta, tiny-mamba2, tiny-dsv4, and tiny-m3 as it is";
+            let known = "tiny-llama, tiny-gptoss, tiny-llama4, tiny-gemma4, tiny-qwen3, tiny-mla, tiny-dsa, tiny-delta, tiny-mamba2, tiny-dsv4, and tiny-m3 as it is";
             return Err(SetupError::model(format!("unknown preset {other:?}; known are {known}")));
         }
     };

@@ -111,7 +111,9 @@ pub enum SetupError {
     #[error("engine_args.prefix_caching_hash_algo: `{0}` with kv_events_config is not modelled; expected sha256 or sha256_cbor")]
     Events(&'static str),
     /// Events would name blocks by further keys.
-    #[error("engine_args.kv_events_config: events beside drafts or adapters are not modelled; leave one of them out")]
+    #[error(
+        "engine_args.kv_events_config: events beside drafts, adapters or blocks of several lengths are not modelled; leave one of them out"
+    )]
     EventsBeside,
     /// A scrape would read series that are not modelled.
     #[error("engine_args.{0}: the series that it adds or changes are not modelled; leave it out where metrics are asked for")]
@@ -208,6 +210,9 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     layers.extend(method.iter().flat_map(|method| method.layers(&layers)).collect::<Vec<_>>());
     let names: Vec<String> = layers.iter().map(|layer| layer.name.clone()).collect();
     let sized = size(&sizing_input(&resolved, layers, scenario.kv_bytes, NO_DEVICE)?)?;
+    if method.is_some() && sized.config.hash_block_size() != sized.config.block_size {
+        return Err(SetupError::speculation(": drafting over blocks of several lengths is not modelled"));
+    }
     let scheduler = scheduler_config(&resolved, sized.config.max_model_len)?;
     let speculation = method.as_ref().map(|method| method.speculation(&resolved, &sized, scenario)).transpose()?;
     let speculated = method.is_some();
@@ -216,7 +221,7 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
         max_loras,
         ..header_config(&graph, &resolved, &sized, (&names, stages))
     };
-    if listened && (speculated || max_loras.is_some()) {
+    if listened && (speculated || max_loras.is_some() || sized.config.hash_block_size() != sized.config.block_size) {
         return Err(SetupError::EventsBeside);
     }
     let naming = listened.then(|| naming(scenario, &resolved, &config)).transpose()?;
@@ -255,7 +260,7 @@ fn header_config(graph: &ModelGraph, resolved: &Resolved, sized: &SizedKv, (name
         // Upstream's cache configuration holds the finest of the groups' block sizes.
         block_size: kv.groups.iter().map(|group| group.block_size).chain([resolved.cache.block_size]).min().unwrap_or(kv.block_size),
         scheduler_block_size: kv.block_size,
-        hash_block_size: kv.block_size,
+        hash_block_size: kv.hash_block_size(),
         num_gpu_blocks: kv.num_blocks,
         watermark_blocks: kv.watermark_blocks,
         enable_prefix_caching: kv.enable_prefix_caching,

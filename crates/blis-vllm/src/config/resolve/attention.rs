@@ -45,7 +45,6 @@ pub(super) fn resolve(
             latent::resolve(ledger, machine, cache, attention)
         };
     }
-    refuse_two_heads(machine)?;
     latent::refuse_its_settings(ledger)?;
     let version = ledger.optional_count(Setting::AttentionConfigFlashAttnVersion)?;
     let trtllm = ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention);
@@ -93,20 +92,6 @@ pub(super) fn resolve(
         mla_prefill_fp8: false,
         disable_flashinfer_q_quantization: ledger.flag(Setting::AttentionConfigDisableFlashinferQQuantization),
     })
-}
-
-/// Layers whose heads differ in width need pages of one size from blocks of several lengths, and a pass of their own.
-/// upstream: vllm `model_executor/models/config.py::Gemma4Config`
-fn refuse_two_heads(machine: Machine<'_>) -> Result<(), ConfigError> {
-    let mut widths = attentions(machine.model).map(|attention| attention.head_dim);
-    let first = widths.next();
-    match widths.find(|width| Some(*width) != first).zip(first) {
-        Some((other, first)) => Err(ConfigError::NotPorted(format!(
-            "layers of this model have heads of {first} and {other} elements (Gemma4DecoderLayer); the pages that upstream unifies for them \
-             (unify_kv_cache_spec_page_size) and their pass are not modelled"
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// Tokens of a KV block: as stated, else the backend's preference.

@@ -47,15 +47,3 @@ fn a_variable_takes_their_own_blocks_away() {
     let both = disabled(&format!("0 {}", serve("--no-disable-hybrid-kv-cache-manager")), &chunked()).unwrap_err();
     assert!(both.contains("hybrid KV cache manager was explicitly enabled"), "{both}");
 }
-
-#[test]
-fn heads_of_two_widths_are_refused_by_upstream_s_names() {
-    let mut model = llama();
-    let mut wide = model.blocks[0].clone();
-    let Attention::GroupedQuery(attention) = &mut wide.attention else { panic!("grouped-query attention throughout") };
-    (attention.head_dim, attention.kv_heads) = (512, 2);
-    model.blocks.insert("wide".to_owned(), wide);
-    let message = Case::line(&serve("")).resolve(&model, &h100()).unwrap_err().to_string();
-    assert!(message.contains("heads of 128 and 512 elements (Gemma4DecoderLayer)"), "{message}");
-    assert!(message.contains("unify_kv_cache_spec_page_size"), "{message}");
-}
