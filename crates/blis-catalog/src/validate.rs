@@ -10,7 +10,7 @@ use blis_contracts::strict::Problem;
 
 use crate::counts;
 use crate::derive::check_published;
-use crate::derive::families::Family;
+use crate::derive::family::Family;
 
 /// The least share of a chip's stated memory that a driver reports: below it the figure is a slip. Error correction held in
 /// the memory itself, as GDDR6 has it, keeps a sixteenth.

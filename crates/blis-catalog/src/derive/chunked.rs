@@ -9,7 +9,7 @@ use blis_contracts::format::MatmulFormat;
 use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
 
 use super::DeriveError;
-use super::families::{AttentionBias, DENSE, EncoderKind, Family, InnerName, Nested};
+use super::family::{AttentionBias, DENSE, EncoderKind, Family, InnerName, Nested};
 use super::keys::Keys;
 use super::quantisation::Quantisation;
 use crate::tree::Tree;

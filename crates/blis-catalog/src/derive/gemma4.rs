@@ -12,7 +12,7 @@ use blis_contracts::model::{
 };
 
 use super::DeriveError;
-use super::families::{AttentionBias, DENSE, EncoderKind, Family, InnerName, Nested};
+use super::family::{AttentionBias, DENSE, EncoderKind, Family, InnerName, Nested};
 use super::keys::Keys;
 use super::quantisation::Quantisation;
 use crate::patterns::CONFIG;

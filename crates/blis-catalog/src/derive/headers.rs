@@ -8,7 +8,7 @@ use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQue
 use indexmap::IndexMap;
 
 use super::DeriveError;
-use super::families::{Family, FeedForwardKind};
+use super::family::{Family, FeedForwardKind};
 use crate::tree::Tree;
 
 /// Names that end in one of these are scales or tables of a quantised or older checkpoint, not parameters.

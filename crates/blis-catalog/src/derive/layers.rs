@@ -8,7 +8,7 @@ use blis_contracts::model::{
 use super::DeriveError;
 use super::chunked;
 use super::compressed::{self, Widths};
-use super::families::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule};
+use super::family::{AttentionBias, Family, FeedForwardKind, QkNorm, WindowRule};
 use super::keys::Keys;
 use super::latent::{self, LatentShape};
 use super::quantisation::Quantisation;

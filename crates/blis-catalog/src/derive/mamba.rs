@@ -11,7 +11,7 @@ use blis_contracts::model::{
 };
 
 use super::DeriveError;
-use super::families::Family;
+use super::family::Family;
 use super::keys::Keys;
 use super::quantisation::Quantisation;
 use super::recurrent::{Recurrence, state_format};

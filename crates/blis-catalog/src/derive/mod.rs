@@ -11,6 +11,7 @@ mod chunked;
 mod compressed;
 mod encoder;
 pub(crate) mod families;
+pub(crate) mod family;
 mod gemma4;
 mod headers;
 mod keys;
@@ -38,7 +39,8 @@ use crate::patterns::{CONFIG, ENTRY, QUANTISATION_CONFIG};
 use crate::tree::Tree;
 pub use source::{derive_catalog_model, derive_directory};
 
-use families::{EncoderKind, FAMILIES, Family, InnerName, QkNorm, WITHOUT_EFFECT};
+use families::{FAMILIES, WITHOUT_EFFECT};
+use family::{EncoderKind, Family, InnerName, QkNorm};
 use headers::Headers;
 use keys::Keys;
 

@@ -7,7 +7,7 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use indexmap::IndexMap;
 
 use super::DeriveError;
-use super::families::{Family, Nested};
+use super::family::{Family, Nested};
 use super::keys::Keys;
 use super::mixed;
 use super::patterns::Pattern;

@@ -9,7 +9,8 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, DenseFeedForward, GatedDelta};
 
 use super::DeriveError;
-use super::families::{AttentionBias, DENSE, EncoderKind, Family, FeedForwardKind, InnerName, Nested, QWEN3_EXPERTS, QkNorm};
+use super::families::QWEN3_EXPERTS;
+use super::family::{AttentionBias, DENSE, EncoderKind, Family, FeedForwardKind, InnerName, Nested, QkNorm};
 use super::keys::Keys;
 use crate::patterns::CONFIG;
 use crate::tree::Tree;
