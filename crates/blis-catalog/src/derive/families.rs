@@ -1,4 +1,4 @@
-//! The model architectures the deriver knows, each a row of what [`super::family`] asks.
+//! The model architectures the deriver knows, each a row of what [`family`](mod@super::family) asks.
 //!
 //! Each row states facts of the architecture's definition in the `transformers` library (module names, which projections carry a
 //! bias, whether query and key heads are normed). Rows of families with a file of their own stand there.
