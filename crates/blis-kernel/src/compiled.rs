@@ -100,7 +100,9 @@ impl CompiledPlan {
     pub fn price(&mut self, step: &StepShape) -> StepEstimate {
         let stage = &mut self.stages[step.stage as usize];
         let mut worst = StepEstimate::default();
-        self.counts.steps += 1;
+        // A step is one, however many stages it passes through, and the host works on it once.
+        let begins = step.stage == 0;
+        self.counts.steps += u64::from(begins);
         let gathered = gathered_rows(step);
         for rank in &step.ranks {
             let calls = stage.calls(rank, gathered);
@@ -110,9 +112,11 @@ impl CompiledPlan {
             let dispatch = dispatch_of(&self.launches, stage, rank);
             let host = self.host.price(rank);
             self.counts.launch[rank.launch as usize].add(dispatch, kernels);
-            self.counts.schedule += host.schedule;
-            self.counts.prepare += host.prepare;
-            self.counts.update += host.update;
+            if begins {
+                self.counts.schedule += host.schedule;
+                self.counts.prepare += host.prepare;
+                self.counts.update += host.update;
+            }
             worst = slower(worst, estimate(kernels, dispatch, host.schedule + host.prepare, host.update));
         }
         worst

@@ -8,7 +8,7 @@ use blis_contracts::step::{Launch, StepShape};
 use blis_registry::vocabulary::{Input, Subject};
 
 use crate::attention::{Part, Priced, Tally};
-use crate::compiled::{CompiledPlan, dispatch_of, gathered_rows};
+use crate::compiled::{CompiledPlan, Stage, dispatch_of, gathered_rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
 use crate::table::Table;
@@ -78,10 +78,22 @@ fn shares<K: Copy + PartialEq>(lines: &[PriceLine], keys: &[K], key: impl Fn(&Pr
 }
 
 impl CompiledPlan {
-    /// One step's price, line by line: kernels in the plan's order, then waits, launch and host.
+    /// One step's price, line by line: each stage's kernels in the plan's order, waits and launch, then the host's work.
     pub fn explain(&self, step: &StepShape) -> Vec<PriceLine> {
-        let stage = &self.stages[step.stage as usize];
         let mut lines = Vec::new();
+        for stage in &self.stages {
+            self.explain_stage(stage, step, &mut lines);
+        }
+        for rank in &step.ranks {
+            let host = self.host.price(rank);
+            lines.push(of_host(&self.host.schedule, host.schedule, 1));
+            lines.push(of_host(&self.host.prepare, host.prepare, 1));
+            lines.push(of_host(&self.host.update, host.update, 1));
+        }
+        lines
+    }
+
+    fn explain_stage(&self, stage: &Stage, step: &StepShape, lines: &mut Vec<PriceLine>) {
         let gathered = gathered_rows(step);
         for rank in &step.ranks {
             let before = lines.len();
@@ -103,12 +115,7 @@ impl CompiledPlan {
                 lines.push(of_wait(self.launch_term(rank.launch), dispatch.rest - kernels, 1));
             }
             lines.push(of_host(self.launch_term(rank.launch), dispatch.first + dispatch.rest, 1));
-            let host = self.host.price(rank);
-            lines.push(of_host(&self.host.schedule, host.schedule, 1));
-            lines.push(of_host(&self.host.prepare, host.prepare, 1));
-            lines.push(of_host(&self.host.update, host.update, 1));
         }
-        lines
     }
 
     /// The time of every step priced so far.

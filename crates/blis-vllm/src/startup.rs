@@ -8,9 +8,12 @@
 //!
 //! Left out: sleep and wake-up, elastic scaling, memory kept for multimodal inputs, weights held by another process.
 
+use std::ops::Range;
+
 use blis_contracts::chip::Chip;
 use blis_contracts::environment::{Environment, EnvironmentError, MemoryBreakdown};
-use blis_contracts::plan::PoolPlan;
+use blis_contracts::model::ModelGraph;
+use blis_contracts::plan::{PoolPlan, ResidentTensor};
 use blis_contracts::provenance::{ResolvedSetting, SettingSource};
 use blis_contracts::units::{Blocks, BytesPerRank};
 
@@ -18,7 +21,7 @@ use crate::config::{ConfigError, CudagraphMode, Explained, Machine, Resolved, So
 use crate::engine::settings::{SettingTooLarge, check_counts, cores, cuda_graphs, queue_limits, scheduler_config, sizing_input};
 use crate::engine::{EngineParts, VllmEngine};
 use crate::kv_sizing::{KvSizingError, SizedKv, size};
-use crate::lowering::{LoweringError, kv_layers, lower};
+use crate::lowering::{LoweringError, kv_layers, lower, stages};
 
 /// Where an engine is started.
 #[derive(Debug, Clone, Copy)]
@@ -157,13 +160,14 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     check_counts(&resolved)?;
     let mut plan = lower(&graph, &resolved, &chip)?;
     join_nodes(&mut plan, &resolved, site)?;
-    let memory = environment.memory(&plan)?;
-    let budget = budget(&resolved, &chip, &memory)?;
-    let layers = kv_layers(&graph, &resolved, &chip)?;
-    let sized = size(&sizing_input(&resolved, layers, budget.available, budget.allocatable)?)?;
+    let stages = stages(&plan, &graph, &resolved, &chip)?;
+    let held = stages.iter().map(|stage| hold(stage, &graph, &resolved, &chip, environment)).collect::<Result<Vec<_>, _>>()?;
+    plan.kv_budget = held.iter().map(|held| held.kv.bytes_per_rank).collect();
+    // Every stage has as many blocks as the one with the fewest.
+    let Held { memory, sized, kv, weights } = held.into_iter().min_by_key(|held| held.kv.blocks).expect("a pipeline has a stage");
     check_states(&resolved, sized.config.num_blocks)?;
-    let kv = kv_pool(&resolved, &chip, &budget, &sized);
-    fill_kv(&mut plan, &kv);
+    plan.weights = weights;
+    plan.kv_blocks = Blocks::new(kv.blocks);
     let plan_id = environment.compile(&plan)?;
     let engine = VllmEngine::new(EngineParts {
         plan,
@@ -176,6 +180,35 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     })
     .with_queue_limits(queue_limits(&resolved));
     Ok(Started { engine, memory, kv, notes: resolved.notes })
+}
+
+/// What a rank of one stage holds.
+struct Held {
+    memory: MemoryBreakdown,
+    sized: SizedKv,
+    kv: KvPool,
+    weights: Vec<ResidentTensor>,
+}
+
+/// Sizes the KV cache of one stage's ranks, which hold its layers alone.
+/// upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_configs`
+fn hold(
+    (partial, layers): &(PoolPlan, Range<usize>),
+    graph: &ModelGraph,
+    resolved: &Resolved,
+    chip: &Chip,
+    environment: &dyn Environment,
+) -> Result<Held, StartError> {
+    let memory = environment.memory(partial)?;
+    let budget = budget(resolved, chip, &memory)?;
+    let mut caches = kv_layers(graph, resolved, chip)?;
+    // Where there are stages, each layer has one cache.
+    if partial.layout.pipeline > 1 {
+        caches = caches.drain(layers.clone()).collect();
+    }
+    let sized = size(&sizing_input(resolved, caches, budget.available, budget.allocatable)?)?;
+    let kv = kv_pool(resolved, chip, &budget, &sized);
+    Ok(Held { memory, sized, kv, weights: partial.weights.clone() })
 }
 
 /// Names the network of a plan whose ranks need one, where the cluster has the nodes and the network.
@@ -248,11 +281,6 @@ fn kv_pool(resolved: &Resolved, chip: &Chip, budget: &Budget, sized: &SizedKv) -
         max_model_len: sized.config.max_model_len,
         prefix_caching: resolved.cache.enable_prefix_caching,
     }
-}
-
-fn fill_kv(plan: &mut PoolPlan, kv: &KvPool) {
-    plan.kv_budget = vec![kv.bytes_per_rank];
-    plan.kv_blocks = Blocks::new(kv.blocks);
 }
 
 fn setting(explained: &Explained) -> ResolvedSetting {

@@ -1,10 +1,14 @@
 //! Deployments over two nodes: what joins the nodes is priced, and what is missing is told.
 
+use blis_contracts::environment::Environment;
 use blis_contracts::fate::Fate;
 use blis_contracts::metric::Metric;
+use blis_contracts::plan::Primitive;
 use blis_contracts::result::{RunResult, Statistic};
 use blis_contracts::scenario::Scenario;
+use blis_contracts::step::StepShape;
 use blis_contracts::strict::{Document, LineEndings};
+use blis_kernel::PriceLine;
 use blis_sim::World;
 
 use crate::fixture::{prepare_text, run_text};
@@ -64,6 +68,57 @@ fn ranks_that_share_matrices_over_two_nodes_sum_by_nccl_over_the_network() {
     let sums: Vec<_> = lines.iter().filter(|line| line.kernel.as_deref() == Some("nccl/all-reduce")).collect();
     assert!(!sums.is_empty() && sums.iter().all(|line| line.entry == "nccl-all-reduce-8-network"), "{sums:?}");
     assert_eq!(sums.iter().map(|line| line.count).sum::<u64>(), 2 * 126 + 1);
+}
+
+const STAGES: &str =
+    "meta-llama/Llama-3.1-405B-Instruct --tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2 --max-model-len 8192";
+
+#[test]
+fn llama_405b_in_two_stages_on_two_nodes_hands_over_between_them_and_each_stage_prices_its_own_layers() {
+    let on = |fabric: &str| scenario("llama-3.1-405b-instruct", &format!("{{hardware: h100, nodes: 2, fabric: {fabric}}}"), STAGES);
+    let mut prepared = prepare_text(&on("infiniband-ndr-400"));
+    let plan = prepared.plan().clone();
+    assert_eq!((plan.layout.pipeline, plan.layout.domain, plan.in_flight, plan.kv_budget.len()), (2, 8, 3, 2));
+    let attention =
+        |stage| plan.layers.iter().filter(|layer| layer.stage == stage && layer.primitive == Primitive::AttentionDecode).count();
+    assert_eq!([attention(0), attention(1)], [63, 63]);
+    let of = |primitive| plan.layers.iter().filter(|layer| layer.primitive == primitive).map(|layer| layer.stage).collect::<Vec<_>>();
+    assert_eq!((of(Primitive::Embedding), of(Primitive::Send), of(Primitive::Sampling)), (vec![0], vec![0, 0], vec![1]));
+    // 405 billion weights of 16 bits, with one of the two embeddings: a sixteenth on each rank of the heavier stage.
+    let weights = prepared.memory.weights.get() as f64 / (2.0 * 405.85e9 / 16.0);
+    assert!((0.99..1.01).contains(&weights), "{weights}");
+    let shape = prepared.launched(&[500; 8], &[]);
+    let sends = |line: &&PriceLine| line.kernel.as_deref() == Some("nccl/send");
+    let lines = prepared.environment.plan(prepared.engine.plan_id()).explain(&shape);
+    assert!(lines.iter().filter(sends).all(|line| line.entry == "any-send-network" && line.count == 2), "{lines:?}");
+    let id = prepared.engine.plan_id();
+    let stages = [0, 1].map(|stage| prepared.environment.price(id, &StepShape { stage, ..shape.clone() }).device_ns);
+    let explained: f64 = lines.iter().filter(|line| line.on_device).map(|line| line.ns).sum();
+    assert!((explained / stages.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{explained} {stages:?}");
+    let (near, far) = (run_text(&on("infiniband-ndr-400")), run_text(&on("roce-200")));
+    assert_eq!(near.fates[&Fate::Completed], 64);
+    assert!(gap_us(&near) < gap_us(&far), "{} {}", gap_us(&near), gap_us(&far));
+    // Two stages, one after the other: a reply's gap is at least both.
+    assert!(gap_us(&near) * 1e3 > stages.iter().sum::<f64>(), "{} {stages:?}", gap_us(&near));
+}
+
+#[test]
+fn two_stages_on_one_node_send_over_its_links_and_a_model_with_layers_of_several_kinds_is_not_cut() {
+    let line = "meta-llama/Llama-3.1-8B-Instruct --tensor-parallel-size 2 --pipeline-parallel-size 2";
+    let prepared = prepare_text(&scenario("llama-3.1-8b-instruct", "{hardware: h100, nodes: 1}", line));
+    let lines = prepared.environment.plan(prepared.engine.plan_id()).explain(&prepared.launched(&[500; 8], &[]));
+    let sends: Vec<_> = lines.iter().filter(|line| line.kernel.as_deref() == Some("nccl/send")).collect();
+    assert_eq!(sends.iter().map(|line| line.entry.as_str()).collect::<Vec<_>>(), ["any-send"]);
+    // A lone request's next token waits for the last stage to sample the one before: the steps of half as many layers come one by one.
+    let alone = |line: &str| {
+        gap_us(&run_text(
+            &scenario("llama-3.1-8b-instruct", "{hardware: h100, nodes: 1}", line).replace("concurrency: 32", "concurrency: 1"),
+        ))
+    };
+    let (whole, cut) = (alone("meta-llama/Llama-3.1-8B-Instruct"), alone("meta-llama/Llama-3.1-8B-Instruct --pipeline-parallel-size 2"));
+    assert!((1.0..1.15).contains(&(cut / whole)), "{cut} {whole}");
+    let mixed = refusal(&scenario("gpt-oss-20b", "{hardware: h100, nodes: 1}", "openai/gpt-oss-20b --pipeline-parallel-size 2"));
+    assert!(mixed.contains("has layers of several kinds, which stages of a pipeline would share unevenly"), "{mixed}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub enum Setting {
     EnforceEager,
     /// `attention_backend`
     AttentionBackend,
+    /// `pipeline_parallel_size`
+    PipelineParallelSize,
     /// `nnodes`
     Nnodes,
     /// `tensor_parallel_size`
@@ -204,6 +206,7 @@ impl Setting {
         Setting::Quantization,
         Setting::EnforceEager,
         Setting::AttentionBackend,
+        Setting::PipelineParallelSize,
         Setting::Nnodes,
         Setting::TensorParallelSize,
         Setting::DataParallelSize,
@@ -302,6 +305,7 @@ impl Setting {
         "quantization",
         "enforce_eager",
         "attention_backend",
+        "pipeline_parallel_size",
         "nnodes",
         "tensor_parallel_size",
         "data_parallel_size",

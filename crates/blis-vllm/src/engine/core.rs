@@ -88,6 +88,13 @@ pub(super) struct Core {
     spare: Vec<Batch>,
     /// When the accelerators of each pipeline stage have done all that was launched.
     stages_free: Vec<SimTime>,
+    /// Batches on the way through the stages of a pipeline, by the number of the scheduling that made them, and when they end; none
+    /// where the accelerators' time is given from outside, as when a recording is replayed.
+    passing: Option<VecDeque<(u64, SimTime)>>,
+    /// When the last stage has the tokens that the next batch may build on.
+    returned: SimTime,
+    /// Schedulings so far.
+    schedulings: u64,
     /// Calls of the step function.
     pub(super) calls: u64,
     /// What the requests of the last batch gained, for who looks on.
@@ -114,6 +121,9 @@ impl Core {
             queue: VecDeque::new(),
             spare: Vec::new(),
             stages_free: vec![SimTime::ZERO; stages],
+            passing: None,
+            returned: SimTime::ZERO,
+            schedulings: 0,
             calls: 0,
             outputs: Vec::new(),
             waiting_since: None,
@@ -122,6 +132,13 @@ impl Core {
             shown: several.then_some((0, 0)),
             unreported: Vec::new(),
         }
+    }
+
+    /// Has decodes wait for the last stage, which samples the tokens they begin with and sends them to the first.
+    /// upstream: vllm `v1/worker/gpu/model_runner.py::GPUModelRunner.execute_model`
+    pub(super) fn waiting_for_tokens(mut self) -> Self {
+        self.passing = Some(VecDeque::with_capacity(self.stages_free.len() + 1));
+        self
     }
 
     pub(super) fn check_invariants(&self) {
@@ -184,7 +201,8 @@ impl Core {
         shape::describe(&batch, around.graphs, &mut around.shape.ranks[0]);
         let estimate = around.environment.price(around.plan_id, around.shape);
         let launched = around.launched(now, self.stages_free[0], &estimate);
-        let end = self.occupy(launched, &estimate, around);
+        let decodes = batch.tokens > batch.prefill_tokens;
+        let end = self.occupy((launched, decodes), &estimate, around);
         around.ticket(StepTicket {
             step: around.counters.steps,
             start: end.0,
@@ -210,14 +228,28 @@ impl Core {
     }
 
     /// Runs a step through the accelerators: when it starts, and when the last stage has done it.
-    fn occupy(&mut self, launched: SimTime, estimate: &StepEstimate, around: &mut Around<'_>) -> (SimTime, SimTime) {
-        let start = launched.max(self.stages_free[0]);
-        let mut end = start;
-        for free in &mut self.stages_free {
-            end = end.max(*free) + estimate.device();
-            *free = end;
+    fn occupy(&mut self, (launched, decodes): (SimTime, bool), estimate: &StepEstimate, around: &mut Around<'_>) -> (SimTime, SimTime) {
+        let stages = self.stages_free.len() as u64;
+        if let Some(passing) = &mut self.passing {
+            while let Some((_, end)) = passing.pop_front_if(|(number, _)| *number + stages <= self.schedulings) {
+                self.returned = end;
+            }
         }
-        around.counters.busy += estimate.device();
+        let ready = if decodes { launched.max(self.returned) } else { launched };
+        let start = ready.max(self.stages_free[0]);
+        let mut end = start;
+        let mut worked = SimDuration::ZERO;
+        for (stage, free) in (0..).zip(&mut self.stages_free) {
+            let device = if stage == 0 { estimate.device() } else { around.of_stage(stage).device() };
+            end = end.max(*free) + device;
+            *free = end;
+            worked += device;
+        }
+        if let Some(passing) = &mut self.passing {
+            passing.push_back((self.schedulings, end));
+        }
+        // Time of all accelerators, of which each has one stage.
+        around.counters.busy += SimDuration::from_micros(worked.as_micros() / self.stages_free.len() as u64);
         (start, end)
     }
 
@@ -284,6 +316,7 @@ impl Core {
 
     fn schedule(&mut self, now: SimTime, around: &mut Around<'_>) -> Batch {
         self.count_waiting(now, around.counters);
+        self.schedulings += 1;
         let mut batch = self.spare.pop().unwrap_or_default();
         self.scheduler.now = now;
         let throttled = self.wave.as_ref().is_some_and(Wave::throttles_prompts);

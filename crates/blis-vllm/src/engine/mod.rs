@@ -144,6 +144,14 @@ impl Around<'_> {
         ready + estimate.launch()
     }
 
+    /// What the step last described takes on a later stage of the pipeline.
+    fn of_stage(&mut self, stage: u32) -> StepEstimate {
+        self.shape.stage = stage;
+        let estimate = self.environment.price(self.plan_id, self.shape);
+        self.shape.stage = 0;
+        estimate
+    }
+
     /// A request has ended; where it had been, if there are several cores.
     fn leave(&mut self, slot: RequestSlot) -> Option<Home> {
         self.gate.leave();
@@ -175,9 +183,11 @@ impl VllmEngine {
         let EngineParts { plan, plan_id, settings, scheduler, kv, graphs, cores } = parts;
         let several = cores.count > 1;
         let wave = |lockstep: Lockstep| Wave::new(lockstep.sync_interval, lockstep.prefill_schedule_interval);
+        let cut = plan.layout.pipeline > 1;
         let core = |index| {
             let scheduler = Scheduler::new(scheduler.clone(), kv.clone());
-            Core::new(index, scheduler, cores.lockstep.map(wave), several)
+            let core = Core::new(index, scheduler, cores.lockstep.map(wave), several);
+            if cut { core.waiting_for_tokens() } else { core }
         };
         let ranks = if cores.lockstep.is_some() { cores.count } else { 1 };
         let front_ends = || FrontEnds::new(cores.count, cores.front_ends, cores.lockstep.is_some());

@@ -4,7 +4,7 @@
 //!
 //! Reading order: [`size`] here, the grouping in [`groups`], pages of different sizes in `packed` and `unify`.
 //!
-//! Left out: several workers with different layers, host pools, draft layers.
+//! Left out: several workers whose layers differ in kind, host pools, draft layers.
 
 pub mod groups;
 mod packed;

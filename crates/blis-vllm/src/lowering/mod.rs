@@ -8,7 +8,7 @@
 //!
 //! What comes out is partial: it has no KV budget yet, because that is sized from the memory this plan takes.
 //!
-//! Left out: pipeline and context parallelism, speculation and adapters, which the configuration refuses; models whose layers do not have one norm before
+//! Left out: context parallelism, speculation and adapters, which the configuration refuses; models whose layers do not have one norm before
 //! each of their parts.
 
 mod attention;
@@ -32,10 +32,13 @@ mod pool;
 mod recurrent;
 mod selected;
 mod site;
+mod stages;
 mod weights;
 
 #[cfg(test)]
 mod tests;
+
+use std::ops::Range;
 
 use blis_contracts::chip::Chip;
 use blis_contracts::model::{Attention, ModelGraph};
@@ -99,7 +102,25 @@ pub enum LoweringError {
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
     refuse_two_heads(model)?;
-    pool::plan(&site::Site::new(model, resolved, chip)?)
+    let site = site::Site::new(model, resolved, chip)?;
+    stages::check(&site)?;
+    pool::plan(&site)
+}
+
+/// A plan of a pipeline as each stage alone holds it: its own layers and weights. One plan where there is one stage.
+pub fn stages(
+    plan: &PoolPlan,
+    model: &ModelGraph,
+    resolved: &Resolved,
+    chip: &Chip,
+) -> Result<Vec<(PoolPlan, Range<usize>)>, LoweringError> {
+    let site = site::Site::new(model, resolved, chip)?;
+    let stage = |(stage, layers): (u32, Range<usize>)| {
+        let own = plan.layers.iter().filter(|layer| layer.stage == stage).cloned().collect();
+        let weights = weights::resident(&site, stage)?;
+        Ok((PoolPlan { layers: own, weights, ..plan.clone() }, layers))
+    };
+    (0..).zip(stages::layers(&site)).map(stage).collect()
 }
 
 /// Layers whose heads differ in width need a pass of their own.

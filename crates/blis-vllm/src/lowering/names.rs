@@ -234,6 +234,8 @@ kernels! {
     NCCL_ALL_GATHER = "nccl" / "all-gather";
     /// NCCL's reduce-scatter.
     NCCL_REDUCE_SCATTER = "nccl" / "reduce-scatter";
+    /// NCCL's send and the receive that meets it.
+    NCCL_SEND = "nccl" / "send";
     /// A kernel the compiler generated.
     INDUCTOR_FUSED = "inductor" / "fused";
     /// vLLM's norm.

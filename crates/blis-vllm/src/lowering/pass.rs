@@ -20,11 +20,11 @@ use super::experts::{self, ExpertsChoice};
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
     CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, FLASHINFER_MXFP8_QUANTISE,
-    FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, SHARED_STREAM, TORCH_ADD, TORCH_CAST,
-    TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
+    FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, NCCL_SEND, SHARED_STREAM, TORCH_ADD,
+    TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
 use super::site::Site;
-use super::{LoweringError, attention, latent, mamba2, recurrent};
+use super::{LoweringError, attention, latent, mamba2, recurrent, stages};
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
@@ -42,8 +42,11 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
     let first = blocks.first().map(|block| into_attention(site, block)).transpose()?;
     // Where a model's own code fuses sums and norms, it fuses none behind the embedding.
     pass.sum_and_norm(Sum { adjacent: !site.fuses_sums_itself(), ..Sum::of_embedding(hidden) }, first.unwrap_or(Input::Plain));
+    // One past the last layer of each stage that another follows.
+    let ends: Vec<usize> = stages::layers(site).iter().rev().skip(1).map(|layers| layers.end).collect();
     for (index, block) in (0..).zip(&blocks) {
         pass.layer = index;
+        pass.hands_over = false;
         let next = blocks.get(index as usize + 1).map(|block| into_attention(site, block)).transpose()?.unwrap_or(Input::Plain);
         let (group, behind) = (kv_group[index as usize], into_feed_forward(site, block)?.unwrap_or(next));
         match &block.attention {
@@ -56,6 +59,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
             Attention::GatedDelta(rule) => pass.delta(rule, behind)?,
             Attention::Mamba2(space) => pass.mamba2(space, behind)?,
         }
+        pass.hands_over = ends.contains(&(index as usize + 1));
         match &block.feed_forward {
             FeedForward::Dense(dense) => {
                 pass.network(dense, RowRange::ALL)?;
@@ -121,19 +125,22 @@ impl Sum {
 pub(super) struct Pass<'a> {
     pub(super) site: &'a Site<'a>,
     pub(super) layer: u32,
+    stage: u32,
+    /// Whether the next sum is the last of its stage.
+    hands_over: bool,
     pub(super) pieces: Vec<LoweredLayer>,
 }
 
 impl<'a> Pass<'a> {
     /// A pass without pieces.
     pub(super) fn new(site: &'a Site<'a>) -> Self {
-        Self { site, layer: 0, pieces: Vec::new() }
+        Self { site, layer: 0, stage: 0, hands_over: false, pieces: Vec::new() }
     }
 }
 
 impl Pass<'_> {
     pub(super) fn push(&mut self, primitive: Primitive, kernel: KernelName, shape: PrimitiveShape, rows: RowSet, runs_for: RowRange) {
-        self.pieces.push(LoweredLayer { layer: self.layer, stage: 0, primitive, kernel: kernel.to_impl(), shape, rows, runs_for });
+        self.pieces.push(LoweredLayer { layer: self.layer, stage: self.stage, primitive, kernel: kernel.to_impl(), shape, rows, runs_for });
     }
 
     pub(super) fn stream(&mut self, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
@@ -167,7 +174,8 @@ impl Pass<'_> {
         let bytes_per_row = site.element_bytes() * sum.width;
         let collective = PrimitiveShape::Collective { group: site.ranks, bytes_per_row };
         let hidden = site.model.hidden_size;
-        let fused = fused_rows(site).filter(|_| sum.adjacent && sum.needed);
+        let hands_over = std::mem::take(&mut self.hands_over);
+        let fused = fused_rows(site).filter(|_| sum.adjacent && sum.needed && !hands_over);
         if let Some(range) = fused {
             self.push(Primitive::AllReduce, FUSED_ALL_REDUCE_NORM, collective, RowSet::Tokens, range);
             if !elementwise::fused_all_reduce_quantises(site, next) {
@@ -182,6 +190,9 @@ impl Pass<'_> {
                 }
             }
         }
+        if hands_over {
+            self.hand_over();
+        }
         let quantised = elementwise::norm_quantises(site, next);
         let row = site.element_bytes() * hidden;
         let written = if quantised { next.bytes(hidden, site.element_bytes()) } else { row };
@@ -190,6 +201,22 @@ impl Pass<'_> {
         self.push(Primitive::Norm, elementwise::norm(site), PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, rest);
         if !quantised {
             self.quantise(next, hidden, rest);
+        }
+    }
+
+    /// From a stage to the next go the layer's output and the residual stream, a part of each from every rank, which the ranks of the
+    /// next stage gather. upstream: vllm `v1/worker/gpu_worker.py::Worker.execute_model`, `distributed/parallel_state.py::GroupCoordinator.isend_tensor_dict`
+    fn hand_over(&mut self) {
+        let ranks = self.site.ranks;
+        let bytes_per_row = self.site.element_bytes() * self.site.model.hidden_size / u64::from(ranks);
+        for _ in 0..2 {
+            let sent = PrimitiveShape::Collective { group: 2, bytes_per_row };
+            self.push(Primitive::Send, NCCL_SEND, sent, RowSet::Tokens, RowRange::ALL);
+        }
+        self.stage += 1;
+        for _ in (0..2).filter(|_| ranks > 1) {
+            let gathered = PrimitiveShape::Collective { group: ranks, bytes_per_row };
+            self.push(Primitive::AllGather, NCCL_ALL_GATHER, gathered, RowSet::Tokens, RowRange::ALL);
         }
     }
 

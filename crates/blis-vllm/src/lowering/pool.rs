@@ -3,12 +3,14 @@
 //! upstream: vllm `v1/worker/gpu/model_runner.py::GPUModelRunner.profile_run`, `v1/executor/abstract.py::Executor.get_class`
 //! upstream: vllm `v1/worker/gpu/cudagraph_utils.py::CudaGraphManager`
 
+use std::ops::Range;
+
 use blis_contracts::plan::{FrontEndPlan, GraphPolicy, HostPlan, LoweredLayer, PoolPlan, RowSet};
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::Blocks;
 
 use super::site::Site;
-use super::{LoweringError, buffers, compressed, kv, pass, weights};
+use super::{LoweringError, buffers, compressed, kv, pass, stages, weights};
 use crate::config::CudagraphMode;
 
 pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
@@ -27,14 +29,17 @@ pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
         kv_budget: Vec::new(),
         kv_blocks: Blocks::ZERO,
         // One process where there is one rank, else one worker process for each.
-        host: HostPlan { overlapped: scheduler.async_scheduling, workers: if site.ranks > 1 { site.ranks } else { 0 } },
+        host: HostPlan {
+            overlapped: scheduler.async_scheduling,
+            workers: if site.ranks * site.stages > 1 { site.ranks * site.stages } else { 0 },
+        },
         front_end: FrontEndPlan {
             stream_interval: count(scheduler.stream_interval),
             processes: site.resolved.api_server_count,
             tokenises: true,
             detokenises: true,
         },
-        weights: weights::resident(site)?,
+        weights: weights::resident(site, 0)?,
         profiling: profiling(site),
         in_flight: scheduler.max_concurrent_batches,
     })
@@ -52,7 +57,7 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
         full.retain(|&size| u64::from(size) <= site.resolved.scheduler.max_num_seqs);
     }
     // A pass is cut at every attention call.
-    let stack = site.model.layer_count();
+    let stack = stages::layers(site).iter().map(Range::len).max().unwrap_or(0);
     let pieces = if compilation.splits_at_attention { stack + 1 } else { 1 };
     let launched = |layer: &&LoweredLayer| layer.runs_for.contains(u32::MAX);
     // Prompts and decodes of a layer are one call each, and an eager pass rarely has both.
@@ -63,7 +68,8 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
         full,
         piecewise: with(CudagraphMode::Piecewise),
         pieces: count(pieces as u64),
-        eager_launches: count((layers.iter().filter(launched).filter(around).count() - attention_calls / 2) as u64),
+        // Of one stage, as the others are alike.
+        eager_launches: count((layers.iter().filter(launched).filter(around).count() - attention_calls / 2) as u64).div_ceil(site.stages),
     }
 }
 

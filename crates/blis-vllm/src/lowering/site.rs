@@ -66,6 +66,8 @@ pub(super) struct Site<'a> {
     pub(super) cores: u32,
     /// Consecutive ranks that lie in one domain of links.
     pub(super) domain: u32,
+    /// Stages of the pipeline.
+    pub(super) stages: u32,
 }
 
 impl<'a> Site<'a> {
@@ -80,6 +82,7 @@ impl<'a> Site<'a> {
             ranks,
             expert_ranks: resolved.expert_parallel_size,
             cores: resolved.data_parallel.lockstep_size(),
+            stages: resolved.scheduler.pipeline_stages,
             domain: resolved.placement.ranks_per_node * (chip.gpus_per_domain.value / chip.gpus_per_node.value).max(1),
         };
         site.check_width("a padded vocabulary", site.padded_vocabulary())?;
@@ -132,10 +135,10 @@ impl<'a> Site<'a> {
 
     /// The plan's layout. A domain is stated only where some group does not fit into one.
     pub(super) fn layout(&self) -> Layout {
-        let widest = self.ranks * self.cores;
+        let widest = self.ranks * self.cores.max(self.stages);
         Layout {
             tensor: self.ranks,
-            pipeline: 1,
+            pipeline: self.stages,
             data: self.resolved.data_parallel.size,
             expert: self.expert_ranks,
             domain: if widest > self.domain { self.domain } else { 0 },

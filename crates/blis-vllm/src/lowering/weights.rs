@@ -18,10 +18,12 @@ use indexmap::IndexMap;
 use super::experts::{self, ExpertsChoice, Storage};
 use super::pass::output_format;
 use super::site::Site;
-use super::{LoweringError, compressed, linear, mamba2, recurrent, selected};
+use super::{LoweringError, compressed, linear, mamba2, recurrent, selected, stages};
 
-/// Every resident tensor, layers merged.
-pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringError> {
+/// Every tensor resident on a rank of a stage, layers merged.
+pub(super) fn resident(site: &Site<'_>, stage: u32) -> Result<Vec<ResidentTensor>, LoweringError> {
+    let (first, last) = (stage == 0, stage + 1 == site.stages);
+    let own = &stages::layers(site)[stage as usize];
     let mut tensors: IndexMap<(String, u64), u32> = IndexMap::new();
     let (model, plain) = (site.model, site.element_bytes());
     let vocabulary = site.share(site.padded_vocabulary());
@@ -30,16 +32,19 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
             *tensors.entry((name.to_owned(), bytes)).or_default() += 1;
         }
     };
-    add("embedding", vocabulary * model.hidden_size * plain);
-    if !model.tied_embeddings {
+    // Embeddings that are the output's too lie at both ends.
+    if first || (last && model.tied_embeddings) {
+        add("embedding", vocabulary * model.hidden_size * plain);
+    }
+    if last && !model.tied_embeddings {
         add("output embedding", output_format(site).weights.stored_bytes(vocabulary, model.hidden_size));
     }
-    add("final norm", model.hidden_size * plain);
+    add("final norm", if last { model.hidden_size * plain } else { 0 });
     if let Some(lanes) = model.residual_lanes {
         let (count, wide) = (u64::from(lanes.lanes), FormatName::Fp32);
         add("last mixing of lanes", wide.stored_bytes(1, count * (count * model.hidden_size + 1) + 1));
     }
-    for block in model.layers() {
+    for block in model.layers().skip(own.start).take(own.len()) {
         add("norms", u64::from(block.norms) * model.hidden_size * plain);
         match &block.attention {
             Attention::GroupedQuery(attention) => grouped_query(site, attention, &mut add),
@@ -73,7 +78,7 @@ pub(super) fn resident(site: &Site<'_>) -> Result<Vec<ResidentTensor>, LoweringE
             }
         }
     }
-    for encoder in model.encoders.iter().filter(|_| !site.resolved.language_model_only) {
+    for encoder in model.encoders.iter().filter(|_| first && !site.resolved.language_model_only) {
         let bytes = encoder.format.stored_bytes(1, encoder.parameters);
         match encoder.part {
             EncoderPart::Tower => add("encoder", site.share(bytes)),

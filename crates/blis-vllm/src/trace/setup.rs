@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::model;
 use super::scenario::Scenario;
 use super::speculative::{self, Method};
-use crate::config::{ConfigError, HashAlgo, Launch, Machine, Resolved, Unpriced, read, resolve_unpriced};
+use crate::config::{ConfigError, HashAlgo, Launch, Machine, Resolved, Setting, Unpriced, read, resolve_unpriced};
 use crate::engine::EngineParts;
 use crate::engine::settings::{SettingTooLarge, cores, cuda_graphs, scheduler_config, sizing_input};
 use crate::kv::events::{GroupKind, Naming};
@@ -149,9 +149,6 @@ impl SetupError {
 /// Bytes that a device could hold: there is none, and a scenario states its pool as it likes.
 const NO_DEVICE: u64 = u64::MAX;
 
-/// The argument that only the tracer takes: nothing prices the stages of a pipeline.
-const PIPELINE: &str = "pipeline_parallel_size";
-
 /// The argument that only the tracer takes: a simulation has nobody who would listen to events.
 const KV_EVENTS: &str = "kv_events_config";
 
@@ -169,6 +166,7 @@ fn naming(scenario: &Scenario, resolved: &Resolved, header: &HeaderConfig) -> Re
 /// The seed of Python's hashes under which upstream is recorded.
 const HASH_SEED: &str = "0";
 
+/// Stages of a scenario, which need no more accelerators here: a recording's clock gives each stage's time.
 fn stages(stated: Option<serde_json::Value>) -> Result<u32, SetupError> {
     let Some(stated) = stated else { return Ok(1) };
     let stages = stated.as_u64().and_then(|stages| u32::try_from(stages).ok()).filter(|stages| (1..=model::GPUS).contains(stages));
@@ -191,7 +189,7 @@ pub(super) fn setup(scenario: &Scenario) -> Result<Setup, SetupError> {
     let chip = model::chip(&scenario.gpu)?;
     let mut args = scenario.engine_args.clone();
     args.insert("model".to_owned(), "scenario".into());
-    let stages = stages(args.remove(PIPELINE))?;
+    let stages = stages(args.remove(Setting::PipelineParallelSize.key()))?;
     let method = speculative::read(args.remove(speculative::ARGUMENT), scenario)?;
     let max_loras = speculative::adapters(&mut args, scenario)?;
     let listened = args.remove(KV_EVENTS).is_some();

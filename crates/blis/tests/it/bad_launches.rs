@@ -34,7 +34,7 @@ fn an_unknown_flag_value_gets_the_nearest() {
 
 #[test]
 fn a_setting_that_is_not_modelled_is_refused_by_its_name() {
-    check("not_modelled", &[(LINE, "--pipeline-parallel-size 2")], &[]);
+    check("not_modelled", &[(LINE, "--enable-lora")], &[]);
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn units_become_predictions_and_refusals() {
         format!("{{{name}, \"concurrency\": [2, 4], \"launch\": {launch}}}\n")
     };
     let served = unit("64/16", "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 4096");
-    let refused = unit("pp", "vllm serve meta-llama/Llama-3.1-8B-Instruct --pipeline-parallel-size 2");
+    let refused = unit("lora", "vllm serve meta-llama/Llama-3.1-8B-Instruct --enable-lora");
     bench.write("units.jsonl", (served + &refused).as_bytes());
     let one = bench.blis(&["score", "predict", "--units", "units.jsonl", "--jobs", "1"]);
     assert!(one.status.success(), "{}", show(&one));
@@ -211,7 +211,7 @@ fn units_become_predictions_and_refusals() {
     assert_eq!(lines.len(), 4, "{text}");
     assert!(lines[..2].iter().all(|line| line["mean_ttft_us"].is_number() && line["refused"].is_null()), "{text}");
     assert!(lines[2..].iter().all(|line| line["grade_reasons"][0]["code"] == "field_not_modelled"), "{text}");
-    assert!(lines[2..].iter().all(|line| line["refused"].as_str().unwrap().contains("pipeline")), "{text}");
+    assert!(lines[2..].iter().all(|line| line["refused"].as_str().unwrap().contains("enable-lora")), "{text}");
     let many = bench.blis(&["score", "predict", "--units", "units.jsonl", "--jobs", "3", "--out", "predictions.jsonl"]);
     assert!(many.status.success() && many.stdout.is_empty(), "{}", show(&many));
     assert_eq!(bench.read("predictions.jsonl"), text);

@@ -26,12 +26,12 @@ pub enum UsageContext {
 pub(super) fn resolve(
     ledger: &mut Ledger<'_>,
     machine: Machine<'_>,
-    start: Start<'_>,
+    (start, stated_stages): (Start<'_>, u32),
     max_model_len: u64,
 ) -> Result<SchedulerSettings, ConfigError> {
     let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
     let async_scheduling = async_scheduling(ledger, start)?;
-    let stages = start.unpriced.stages;
+    let stages = stated_stages.max(start.unpriced.stages);
     let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, defaults(machine, start.usage), max_model_len, enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {

@@ -55,7 +55,7 @@ pub fn resolve(stated: &Stated, machine: Machine<'_>) -> Result<Resolved, Config
     resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, unpriced: &Unpriced::NONE })
 }
 
-/// The same with what no line may state as long as nothing prices it: `--pipeline-parallel-size`, `--speculative-config`.
+/// The same with what no line may state as long as nothing prices it: `--speculative-config`, and stages that no machine of the line holds.
 pub fn resolve_unpriced(stated: &Stated, machine: Machine<'_>, unpriced: &Unpriced) -> Result<Resolved, ConfigError> {
     resolve_as(stated, machine, Start { usage: UsageContext::OpenaiApiServer, unpriced })
 }
@@ -100,15 +100,16 @@ struct Start<'a> {
 fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result<Resolved, ConfigError> {
     let mut ledger = Ledger::new(&stated.statements);
     let nnodes = nodes::stated(&mut ledger)?;
-    let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine, nnodes)?;
-    let (data_parallel, placement) = parallel::data_parallel(&mut ledger, machine, nnodes, tensor_parallel_size)?;
+    let stages = nodes::stages(&mut ledger)?;
+    let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine, nnodes, stages)?;
+    let (data_parallel, placement) = parallel::data_parallel(&mut ledger, machine, nnodes, tensor_parallel_size * stages)?;
     let expert_parallel_size = parallel::expert_parallel_size(&mut ledger, machine, tensor_parallel_size * data_parallel.size)?;
     let api_server_count = parallel::api_server_count(&mut ledger, data_parallel.size)?;
     let language_model_only = ledger.flag(Setting::LanguageModelOnly);
     let dtype = model::dtype(&mut ledger, machine)?;
     model::quantization(&mut ledger, machine, dtype)?;
     let mut cache = cache::resolve(&mut ledger, machine)?;
-    let scheduler = batch::resolve(&mut ledger, machine, start, cache.max_model_len)?;
+    let scheduler = batch::resolve(&mut ledger, machine, (start, stages), cache.max_model_len)?;
     let attention = attention::resolve(&mut ledger, machine, tensor_parallel_size, &cache)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
     chunked::check_blocks(machine, &cache)?;
@@ -117,6 +118,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
     let kernels = kernels::resolve(&mut ledger)?;
     kernels::check_all_reduce(&kernels, &compilation, tensor_parallel_size > placement.ranks_per_node)?;
     let model_runner_v2 = ledger.flag_or(Setting::VllmUseV2ModelRunner, true, "on for what is modelled");
+    parallel::check_stages((stages, machine.model.layer_count()), data_parallel, model_runner_v2)?;
     let (explained, notes) = ledger.finish();
     Ok(Resolved {
         model: stated.model.clone(),

@@ -13,12 +13,13 @@ use crate::config::error::ConfigError;
 use crate::config::setting::Setting;
 
 /// Ranks that share each matrix, checked against the heads and, where the line states no nodes, against the one node.
-pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, nnodes: u64) -> Result<u32, ConfigError> {
+pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>, nnodes: u64, stages: u32) -> Result<u32, ConfigError> {
     let stated = ledger.count(Setting::TensorParallelSize)?;
-    if stated > u64::from(machine.gpus).saturating_mul(nnodes) {
+    let world = stated.saturating_mul(stages.into());
+    if world > u64::from(machine.gpus).saturating_mul(nnodes) {
         return Err(ConfigError::Refused(match nnodes {
-            1 => format!("world size ({stated}) is larger than the number of available GPUs ({}) in this node", machine.gpus),
-            _ => format!("world size ({stated}) is larger than the number of GPUs of {nnodes} nodes of {}", machine.gpus),
+            1 => format!("world size ({world}) is larger than the number of available GPUs ({}) in this node", machine.gpus),
+            _ => format!("world size ({world}) is larger than the number of GPUs of {nnodes} nodes of {}", machine.gpus),
         }));
     }
     let ranks = u32::try_from(stated).map_err(|_| ConfigError::Refused(format!("world size ({stated}) is too large")))?;

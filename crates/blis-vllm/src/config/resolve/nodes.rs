@@ -18,6 +18,15 @@ pub(super) fn stated(ledger: &mut Ledger<'_>) -> Result<u64, ConfigError> {
     if ledger.stated(Setting::Nnodes).is_none() { Ok(1) } else { ledger.count(Setting::Nnodes) }
 }
 
+/// Stages of the pipeline that the line states; 1 where it states none.
+pub(super) fn stages(ledger: &mut Ledger<'_>) -> Result<u32, ConfigError> {
+    if ledger.stated(Setting::PipelineParallelSize).is_none() {
+        return Ok(1);
+    }
+    let stages = ledger.count(Setting::PipelineParallelSize)?;
+    u32::try_from(stages).map_err(|_| ConfigError::Refused(format!("--pipeline-parallel-size {stages} is too large")))
+}
+
 /// Where `cores` engine cores of `ranks` ranks each lie.
 pub(super) fn placement(
     ledger: &mut Ledger<'_>,

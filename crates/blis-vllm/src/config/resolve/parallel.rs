@@ -53,6 +53,24 @@ pub(super) fn expert_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
     Ok(ranks)
 }
 
+/// What the stages of a pipeline cannot go with here.
+pub(super) fn check_stages((stages, layers): (u32, usize), cores: DataParallelSettings, second_runner: bool) -> Result<(), ConfigError> {
+    let beside = if stages as usize > layers {
+        "fewer layers than stages"
+    } else if cores.lockstep {
+        "engine cores that share experts"
+    } else if !second_runner {
+        "the first model runner"
+    } else {
+        return Ok(());
+    };
+    if stages > 1 {
+        Err(ConfigError::NotPorted(format!("--pipeline-parallel-size {stages} with {beside} is not modelled")))
+    } else {
+        Ok(())
+    }
+}
+
 /// HTTP processes: as stated, else one per engine core.
 pub(super) fn api_server_count(ledger: &mut Ledger<'_>, cores: u32) -> Result<u32, ConfigError> {
     let Some(stated) = ledger.optional_count(Setting::ApiServerCount)? else {

@@ -55,10 +55,9 @@ fn estimated(arguments: &str) -> Reading {
 
 #[test]
 fn every_setting_of_a_line_that_is_refused_is_told() {
-    let reading =
-        estimated("--no-such 3 --max-num-seqs many --pipeline-parallel-size 2 --attention-config '{\"no\":1}' --max-model-len 4096");
+    let reading = estimated("--no-such 3 --max-num-seqs many --enable-lora --attention-config '{\"no\":1}' --max-model-len 4096");
     let told: Vec<String> = reading.refusals.iter().map(ToString::to_string).collect();
-    for part in ["--no-such", "--max-num-seqs", "unknown key \"no\"", "--pipeline-parallel-size = 2"] {
+    for part in ["--no-such", "--max-num-seqs", "unknown key \"no\"", "--enable-lora = true"] {
         assert!(told.iter().any(|refusal| refusal.contains(part)), "{part} is not among {told:#?}");
     }
     assert_eq!((told.len(), reading.stated.value("max_model_len")), (4, Some(&json!(4096))), "the rest is read");
@@ -94,11 +93,7 @@ fn a_field_can_name_code_where_its_value_is_of_another_package() {
 #[test]
 fn what_is_not_modelled_is_refused_by_its_name() {
     let cases = [
-        (
-            "--pipeline-parallel-size 2",
-            "--pipeline-parallel-size = 2 is not modelled: pipeline parallelism is not modelled; leave it at its default, 1",
-        ),
-        ("--pipeline-parallel-size 2", "--pipeline-parallel-size = 2 is not modelled"),
+        ("--pipeline-parallel-size 16", "world size (16) is larger than the number of available GPUs (8) in this node"),
         ("--data-parallel-size 2 --data-parallel-rank 1", "--data-parallel-rank = 1 is not modelled"),
         ("--data-parallel-size 2 --data-parallel-hybrid-lb", "--data-parallel-hybrid-lb = true is not modelled"),
         ("--all2all-backend deepep_low_latency", "--all2all-backend = deepep_low_latency is not modelled"),

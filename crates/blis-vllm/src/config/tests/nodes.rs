@@ -19,6 +19,8 @@ fn ranks_lie_where_upstream_starts_their_workers() {
         ("--data-parallel-size 16 --nnodes 2", (2, 8)),
         ("--tensor-parallel-size 8 --data-parallel-size 2 --nnodes 2 --node-rank 0", (2, 8)),
         ("--tensor-parallel-size 8 --data-parallel-size 2 --nnodes 4", (4, 4)),
+        ("--tensor-parallel-size 4 --pipeline-parallel-size 2", (1, 8)),
+        ("--tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2", (2, 8)),
         ("--data-parallel-size 16 --data-parallel-size-local 8", (2, 8)),
         ("--tensor-parallel-size 4 --data-parallel-size 6 --data-parallel-size-local 2 --data-parallel-address 10.0.0.1", (3, 8)),
         ("--data-parallel-size 8 --data-parallel-size-local 8", (1, 8)),
@@ -31,6 +33,14 @@ fn ranks_lie_where_upstream_starts_their_workers() {
 #[test]
 fn what_upstream_refuses_of_nodes_is_refused_by_its_reason() {
     let cases = [
+        (
+            "--tensor-parallel-size 8 --pipeline-parallel-size 2",
+            "world size (16) is larger than the number of available GPUs (8) in this node",
+        ),
+        (
+            "--data-parallel-size 2 --pipeline-parallel-size 2",
+            "--pipeline-parallel-size 2 with engine cores that share experts is not modelled",
+        ),
         ("--tensor-parallel-size 16", "world size (16) is larger than the number of available GPUs (8) in this node"),
         ("--tensor-parallel-size 8 --nnodes 3", "--nnodes 3 must evenly divide the total world size (8)"),
         ("--tensor-parallel-size 32 --nnodes 2", "world size (32) is larger than the number of GPUs of 2 nodes of 8"),
