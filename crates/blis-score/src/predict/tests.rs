@@ -51,7 +51,7 @@ fn a_point_that_cannot_run_is_a_line_with_its_reason_and_no_figure() {
         (&[("vllm-openai:v0.22.0", "vllm-openai")], ReasonCode::BuildUnparseable, "launch.image", "has no tag"),
         (&[("openai/gpt-oss-20b", "nobody/nothing")], ReasonCode::NotInCatalog, "nobody/nothing", "no model `nobody/nothing`"),
         (&[("h100", "h1000")], ReasonCode::NotInCatalog, "h1000", "no chip `h1000`"),
-        (&[("FLAGS", "--pipeline-parallel-size 2")], ReasonCode::FieldNotModelled, "--pipeline-parallel-size", "is not modelled"),
+        (&[("FLAGS", "--enable-lora")], ReasonCode::FieldNotModelled, "--enable-lora", "is not modelled"),
         (&[("FLAGS", "--no-such-flag 2")], ReasonCode::FieldNotInRelease, "--no-such-flag", "unrecognized arguments"),
         (&[("FLAGS", "--port 'x")], ReasonCode::LaunchUnreadable, "launch.server_command", "quotes do not balance"),
         (&[("FLAGS", "--max-model-len 48"), ("\"osl\":32", "\"osl\":40")], ReasonCode::RunRefused, "requests", "requests were refused: "),
@@ -74,14 +74,14 @@ fn every_reason_why_a_point_cannot_run_is_told() {
     let edits = [
         ("h100", "h1000"),
         ("openai/gpt-oss-20b", "nobody/nothing"),
-        ("FLAGS", "--no-such-flag 2 --pipeline-parallel-size 2 --scheduler-cls my.own"),
+        ("FLAGS", "--no-such-flag 2 --enable-lora --scheduler-cls my.own"),
         ("\"inf\"", "8"),
     ];
     let [answer, ..] = &predicted(&sweep(&edits))[..] else { panic!("three points") };
     let told: Vec<(ReasonCode, &str)> = answer.grade_reasons.iter().map(|reason| (reason.code, reason.subject.as_str())).collect();
     let expected = [
         (ReasonCode::CodeNotVisible, "--scheduler-cls"),
-        (ReasonCode::FieldNotModelled, "--pipeline-parallel-size"),
+        (ReasonCode::FieldNotModelled, "--enable-lora"),
         (ReasonCode::FieldNotModelled, "client.request_rate"),
         (ReasonCode::NotInCatalog, "h1000"),
         (ReasonCode::NotInCatalog, "nobody/nothing"),
