@@ -7,7 +7,7 @@
 //! Left out: experts that are moved or doubled while serving, and that the rank with the most pairs is not always the one with
 //! the most experts hit.
 
-use crate::routing::RoutingBalance;
+use crate::routing::{RoutingBalance, log_misses, picked_by_any};
 
 /// Steps of the integral below, over deviates from 0 to [`FARTHEST`].
 const STEPS: u32 = 800;
@@ -22,6 +22,8 @@ pub(crate) struct Placement {
     balance: RoutingBalance,
     /// The probability that a token picks each expert.
     picked: Vec<f64>,
+    /// Of each, the logarithm of the probability that it does not.
+    log_misses: Vec<f64>,
     /// Experts of one rank.
     local: u32,
     /// Deviations by which the busiest rank lies above the mean.
@@ -42,31 +44,34 @@ impl Placement {
     pub(crate) fn new(experts: u32, local: u32, top_k: u32, balance: RoutingBalance) -> Self {
         let ranks = experts.div_ceil(local.max(1));
         let deviations = if ranks > 1 { busiest_of(ranks) } else { 0.0 };
-        Self { experts, top_k, balance, picked: balance.probabilities(experts, top_k), local, deviations }
+        let picked = balance.probabilities(experts, top_k);
+        Self { experts, top_k, balance, log_misses: log_misses(&picked), picked, local, deviations }
     }
 
     /// The load of the busiest rank when so many tokens pick their experts.
     pub(crate) fn busiest(&self, tokens: f64) -> Load {
         let share = f64::from(self.local) / f64::from(self.experts);
         let pairs = tokens * f64::from(self.top_k) * share;
-        let hit = (self.balance.expected_distinct_of(&self.picked, tokens) * share).min(f64::from(self.local));
+        let hit = (self.balance.expected_distinct_of(&self.log_misses, tokens) * share).min(f64::from(self.local));
         if self.local >= self.experts {
             return Load { pairs, hit };
         }
         let most = tokens * f64::from(self.top_k.min(self.local));
-        let pairs = pairs + self.deviations * self.deviation(|p| (tokens * p, tokens * p * (1.0 - p)));
-        let reached = |p: f64| 1.0 - libm::pow(1.0 - p, tokens);
-        let hit = hit + self.deviations * self.deviation(|p| (reached(p), reached(p) * (1.0 - reached(p))));
+        let pairs = pairs + self.deviations * self.deviation(&self.picked, |p| (tokens * p, tokens * p * (1.0 - p)));
+        let drawn = |log_miss: f64| {
+            let reached = picked_by_any(log_miss, tokens);
+            (reached, reached * (1.0 - reached))
+        };
+        let hit = hit + self.deviations * self.deviation(&self.log_misses, drawn);
         Load { pairs: pairs.min(most), hit: hit.min(f64::from(self.local)) }
     }
 
-    /// Standard deviation of a rank's load, given mean and variance of what an expert of some probability adds to it.
-    fn deviation(&self, of: impl Fn(f64) -> (f64, f64)) -> f64 {
-        let picked = &self.picked;
+    /// Standard deviation of a rank's load, given mean and variance of what an expert adds to it, by what is known of each.
+    fn deviation(&self, known: &[f64], of: impl Fn(f64) -> (f64, f64)) -> f64 {
         let (all, local) = (f64::from(self.experts), f64::from(self.local));
-        let mean = picked.iter().map(|p| of(*p).0).sum::<f64>() / all;
-        let unequal: f64 = picked.iter().map(|p| (of(*p).0 - mean) * (of(*p).0 - mean)).sum::<f64>() / (all - 1.0);
-        let picking: f64 = picked.iter().map(|p| of(*p).1).sum::<f64>() / all;
+        let mean = known.iter().map(|p| of(*p).0).sum::<f64>() / all;
+        let unequal: f64 = known.iter().map(|p| (of(*p).0 - mean) * (of(*p).0 - mean)).sum::<f64>() / (all - 1.0);
+        let picking: f64 = known.iter().map(|p| of(*p).1).sum::<f64>() / all;
         libm::sqrt(local * (1.0 - local / all) * (unequal + picking))
     }
 }

@@ -21,15 +21,15 @@ impl RoutingBalance {
     ///
     /// Tokens choose independently; a token picks an expert with that expert's inclusion probability, and these sum to `top_k`.
     pub fn expected_distinct(self, experts: u32, top_k: u32, tokens: f64) -> f64 {
-        self.expected_distinct_of(&self.probabilities(experts, top_k), tokens)
+        self.expected_distinct_of(&log_misses(&self.probabilities(experts, top_k)), tokens)
     }
 
-    /// The same, given the probabilities that [`Self::probabilities`] gives.
-    pub(crate) fn expected_distinct_of(self, probabilities: &[f64], tokens: f64) -> f64 {
-        let hit = |probability: &f64| 1.0 - libm::pow(1.0 - probability, tokens);
+    /// The same, given what [`log_misses`] makes of the probabilities.
+    pub(crate) fn expected_distinct_of(self, log_misses: &[f64], tokens: f64) -> f64 {
+        let hit = |log_miss: &f64| picked_by_any(*log_miss, tokens);
         match self {
-            Self::Uniform => probabilities.len() as f64 * probabilities.first().map_or(0.0, hit),
-            Self::PowerLaw { .. } => probabilities.iter().map(hit).sum(),
+            Self::Uniform => log_misses.len() as f64 * log_misses.first().map_or(0.0, hit),
+            Self::PowerLaw { .. } => log_misses.iter().map(hit).sum(),
         }
     }
 
@@ -45,6 +45,16 @@ impl RoutingBalance {
             }
         }
     }
+}
+
+/// For each probability of being picked, the logarithm of the probability of not being picked.
+pub(crate) fn log_misses(probabilities: &[f64]) -> Vec<f64> {
+    probabilities.iter().map(|probability| libm::log1p(-probability)).collect()
+}
+
+/// The probability that any of so many tokens picks what each of them misses with this probability, of which the logarithm is given.
+pub(crate) fn picked_by_any(log_miss: f64, tokens: f64) -> f64 {
+    if tokens > 0.0 { -libm::expm1(tokens * log_miss) } else { 0.0 }
 }
 
 /// The factor that makes descending weights, each capped at 1, sum to `total`.

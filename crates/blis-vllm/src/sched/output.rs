@@ -15,10 +15,8 @@ struct Gain {
     tokens: u32,
     /// The last of them ended it.
     finished: Option<FinishReason>,
-}
-
-impl Gain {
-    const NOTHING: Self = Self { tokens: 0, finished: None };
+    /// The request is over, now or since before.
+    over: bool,
 }
 
 impl Scheduler {
@@ -35,7 +33,7 @@ impl Scheduler {
             if gain.tokens > 0 {
                 told(self.output(row.slot, gain.tokens, gain.finished));
             }
-            somebody_is_gone |= self.requests.progress(row.slot).status == Status::Finished;
+            somebody_is_gone |= gain.over;
         }
         if somebody_is_gone {
             self.running.retain(|slot| self.requests.progress(*slot).status == Status::Running);
@@ -62,7 +60,7 @@ impl Scheduler {
         }
         let status = progress.status;
         if status == Status::Finished || !row.samples {
-            return Gain::NOTHING;
+            return Gain { tokens: 0, finished: None, over: status == Status::Finished };
         }
         let mut most = 1;
         if row.drafts > 0 {
@@ -143,7 +141,7 @@ fn append(kv: &mut KvManager, slot: Slot, progress: &mut Progress, most: u32, ma
         kv.token_appended(slot, progress);
         let finished = progress.check_stop(max_model_len);
         if finished.is_some() || tokens == most {
-            return Gain { tokens, finished };
+            return Gain { tokens, finished, over: finished.is_some() };
         }
     }
 }

@@ -65,30 +65,42 @@ impl Scheduler {
 
     pub(super) fn schedule_running(&mut self, budgets: &mut Budgets, batch: &mut Batch) {
         let mut index = 0;
-        while index < self.running.len() {
+        while let Some(&slot) = self.running.get(index) {
             let left = budgets.left();
             if left == 0 {
                 return;
             }
-            let slot = self.running[index];
             let tokens = self.tokens_for_running(self.requests.progress(slot), budgets, left);
             if tokens == 0 {
                 // Later requests may still run.
                 index += 1;
                 continue;
             }
-            while !self.kv.grow(slot, self.requests.progress_mut(slot), tokens) {
-                let victim = self.preempt_one(&mut index, budgets, batch);
-                if victim == slot {
+            let mut progress = self.requests.progress_mut(slot);
+            if !self.kv.grow(slot, progress, tokens) {
+                if !self.make_room(slot, tokens, &mut index, budgets, batch) {
                     return;
                 }
+                progress = self.requests.progress_mut(slot);
             }
-            let progress = self.requests.progress_mut(slot);
             budgets.has_prompt |= progress.prefilling;
             let drafts = progress.take_drafts(tokens);
             batch.rows.push(Row { slot, tokens, context: progress.computed, samples: false, prefill: false, drafts, admission: None });
             budgets.take(tokens);
             index += 1;
+        }
+    }
+
+    /// Preempts until a request can grow; false where it had to go itself.
+    #[cold]
+    fn make_room(&mut self, slot: Slot, tokens: u32, index: &mut usize, budgets: &mut Budgets, batch: &mut Batch) -> bool {
+        loop {
+            if self.preempt_one(index, budgets, batch) == slot {
+                return false;
+            }
+            if self.kv.grow(slot, self.requests.progress_mut(slot), tokens) {
+                return true;
+            }
         }
     }
 
@@ -129,7 +141,6 @@ impl Scheduler {
     }
 
     /// Takes the least urgent running request out of the step and of the running list. `index` stays at the request that wanted blocks.
-    #[cold]
     fn preempt_one(&mut self, index: &mut usize, budgets: &mut Budgets, batch: &mut Batch) -> Slot {
         let position = match self.config.policy {
             Policy::Fcfs => self.running.len() - 1,
