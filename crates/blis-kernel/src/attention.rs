@@ -147,12 +147,10 @@ impl DecodeClass {
         let visible =
             if self.chunk > 0 { chunks::visible_tokens(&step.decode, self.chunk) } else { visible_tokens(&step.decode, self.window) };
         let cut = self.window > 0 && step.decode.iter().any(|&cached| cached >= self.window);
-        let inputs = self
-            .operation
-            .fixed()
-            .with(Input::Requests, step.decode.len() as f64)
-            .with(Input::Context, visible as f64)
-            .with(Input::Windowed, if cut { 1.0 } else { 0.0 });
+        let mut inputs = *self.operation.fixed();
+        inputs.set(Input::Requests, step.decode.len() as f64);
+        inputs.set(Input::Context, visible as f64);
+        inputs.set(Input::Windowed, if cut { 1.0 } else { 0.0 });
         let Parts { latency, body } = self.operation.term.form().parts(&inputs);
         let call = if self.merges(step) { body } else { latency + body };
         let extrapolated = self.operation.term.extrapolates(&inputs);

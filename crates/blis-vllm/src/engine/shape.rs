@@ -4,7 +4,7 @@ use blis_contracts::step::{PrefillRow, RankStep};
 
 use super::core::requests;
 use crate::cudagraph::CudaGraphs;
-use crate::sched::batch::Batch;
+use crate::sched::batch::{Batch, Row};
 
 /// Describes `batch`, padded as it is launched, into `rank`.
 pub(super) fn describe(batch: &Batch, graphs: &CudaGraphs, rank: &mut RankStep) {
@@ -22,12 +22,17 @@ pub(super) fn uniform_decode(batch: &Batch, graphs: &CudaGraphs, rank: &RankStep
 /// Describes `batch` without its padding.
 pub(super) fn fill(batch: &Batch, rank: &mut RankStep) {
     rank.clear();
-    for row in &batch.rows {
-        if row.tokens == 1 && row.context > 0 {
-            rank.decode.push(row.context);
-        } else {
-            rank.prefill.push(PrefillRow { query: row.tokens, context: row.context });
+    let decodes = |row: &Row| row.tokens == 1 && row.context > 0;
+    if batch.rows.iter().all(decodes) {
+        rank.decode.extend(batch.rows.iter().map(|row| row.context));
+    } else {
+        for row in &batch.rows {
+            if decodes(row) {
+                rank.decode.push(row.context);
+            } else {
+                rank.prefill.push(PrefillRow { query: row.tokens, context: row.context });
+            }
         }
-        rank.sampled += u32::from(row.samples);
     }
+    rank.sampled = batch.rows.iter().map(|row| u32::from(row.samples)).sum();
 }
