@@ -42,7 +42,7 @@ pub(super) fn check(site: &Site<'_>) -> Result<(), LoweringError> {
         alike && block.feed_forward != FeedForward::Absent
     };
     if site.stages > 1 && (compressed::applies(site) || !site.model.blocks.values().all(plain)) {
-        let reason = "has layers of several kinds, which stages of a pipeline would share unevenly,".to_owned();
+        let reason = "has layers of several kinds, which stages of a pipeline would share unevenly".to_owned();
         return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason });
     }
     Ok(())
