@@ -6,7 +6,7 @@ one module whose every piece is measured or priced apart: attention of DeepSeek 
 beyond its pieces, divided by its calls, is one time for each chip: the median over few rows, where launches are what counts. It is below zero
 where a chain is shorter than its links. Held out: tensor-parallel width 4.
 
-A check alone: no price holds it (`NOTES.md`). Whole modules of latent attention are a check, and not fitted:
+A check alone: no price holds it (`NOTES.md`). Whole modules of latent attention are compared, not fitted:
 they read all their weights from the L2 cache in every replay, and on most chips their norms were timed as chains of operations that serving
 fuses.
 """

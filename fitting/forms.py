@@ -193,7 +193,7 @@ def per_unit(x, values):
 
 
 def stored(x, values):
-    """Bytes, not time: base + what each rank of the group and each captured graph adds."""
+    """Bytes, not time: base + what each rank of the group and each kernel of the captured graphs adds."""
     return values["base"] + values.get("per_rank", 0.0) * x["ranks"] + values.get("per_node", 0.0) * x["graph_nodes"]
 
 

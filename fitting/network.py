@@ -52,8 +52,8 @@ def entries(chip, within):
             last = crossing(f"{stem}-{group}-network", primitive, kernel, group, entry["ranges"], hop + further, entry["sources"],
                             RULE.format(hop=round(hop + further, 3), inner=inner), entry["range"])
             yield last
-        yield dict(crossing(f"any-{primitive.rsplit('.', 1)[1].replace('_', '-')}-network", primitive, None, None, last["ranges"],
-                            last["coefficients"]["hop_time"]["value"], last["sources"][:-1], ANY_RULE.format(name=last["name"])))
+        yield crossing(f"any-{primitive.rsplit('.', 1)[1].replace('_', '-')}-network", primitive, None, None, last["ranges"],
+                       last["coefficients"]["hop_time"]["value"], last["sources"][:-1], ANY_RULE.format(name=last["name"]))
     link = chip_facts["link"]
     near = [{"up_to": None, "latency": round(BASE["ring"] + HOP[wire]["ring"], 3), "bandwidth": link}]
     far = [{"up_to": None, "latency": BASE["ring"], "bandwidth": link}]

@@ -188,23 +188,10 @@ impl PrefillClass {
         Some(Priced { microseconds: f64::from(self.operation.count) * call, extrapolated, inputs })
     }
 
-    /// Bytes that a scan moves.
+    /// Bytes that a scan moves; 0 for another operation.
     fn moved(&self, rows: f64, tokens: f64) -> f64 {
-        match self.operation.shape {
-            PrimitiveShape::Scan { bytes_per_token, bytes_per_row } => tokens * bytes_per_token as f64 + rows * bytes_per_row as f64,
-            PrimitiveShape::Gemm { .. }
-            | PrimitiveShape::BatchedGemm { .. }
-            | PrimitiveShape::Attention { .. }
-            | PrimitiveShape::Latent { .. }
-            | PrimitiveShape::Traffic { .. }
-            | PrimitiveShape::Gathered { .. }
-            | PrimitiveShape::Scores { .. }
-            | PrimitiveShape::Recurrent { .. }
-            | PrimitiveShape::Moe { .. }
-            | PrimitiveShape::Collective { .. }
-            | PrimitiveShape::Stream { .. }
-            | PrimitiveShape::Sampling { .. } => 0.0,
-        }
+        let PrimitiveShape::Scan { bytes_per_token, bytes_per_row } = self.operation.shape else { return 0.0 };
+        tokens * bytes_per_token as f64 + rows * bytes_per_row as f64
     }
 
     fn row(&self, row: PrefillRow) -> Inputs {

@@ -8,13 +8,12 @@ is left out.
 
 import argparse
 import json
-import os
 import sys
-import traceback
 from pathlib import Path
 from types import SimpleNamespace
 
 import engine
+import record
 import world
 
 from vllm.usage.usage_lib import UsageContext
@@ -100,26 +99,6 @@ def resolve(model: Path, gpu: str, context: UsageContext) -> dict:
     }
 
 
-def resolve_apart(model: Path, gpu: str, context: UsageContext) -> dict:
-    """Resolve in a child, so that no cache of one combination reaches the next."""
-    receive, send = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            with os.fdopen(send, "w") as pipe:
-                json.dump(resolve(model, gpu, context), pipe)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    os.close(send)
-    with os.fdopen(receive) as pipe:
-        answer = pipe.read()
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
-        raise RuntimeError(f"{model.name} on {gpu} for {context.name} does not resolve")
-    return json.loads(answer)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="dump upstream's resolved defaults")
     parser.add_argument("--configs", type=Path, required=True)
@@ -131,9 +110,9 @@ def main() -> int:
             for context in CONTEXTS:
                 key = {"model": model.replace("--", "/"), "gpu": gpu, "context": context.name}
                 try:
-                    rows.append(key | resolve_apart(options.configs / f"{model}_config.json", gpu, context))
-                except RuntimeError as error:
-                    failed.append(str(error))
+                    rows.append(key | record.apart(resolve, options.configs / f"{model}_config.json", gpu, context))
+                except RuntimeError:
+                    failed.append(f"{model} on {gpu} for {context.name} does not resolve")
     body = ",\n".join(json.dumps(row) for row in rows)
     gpus = json.dumps({name: world.GPUS[name] for name in GPUS})
     options.out.write_text(f'{{"kv_bytes": {KV_BYTES}, "gpus": {gpus}, "rows": [\n{body}\n]}}\n')

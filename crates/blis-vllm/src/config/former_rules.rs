@@ -46,7 +46,7 @@ impl ReleaseRules {
         Self {
             windows: if up_to([0, 25, 0]) { WindowReach::OneStep } else { WindowReach::StepsInFlight },
             capacity: if up_to([0, 18, 0]) { CapacityCount::BlocksOverGroups } else { CapacityCount::LongestRequests },
-            trtllm_mxfp4_width: if up_to([0, 26, 0]) { 256 } else { 128 },
+            trtllm_mxfp4_width: if up_to([0, 26, 0]) { 256 } else { Self::MODELLED.trtllm_mxfp4_width },
         }
     }
 }

@@ -88,13 +88,11 @@ pub(super) struct Core {
     spare: Vec<Batch>,
     /// When the accelerators of each pipeline stage have done all that was launched.
     stages_free: Vec<SimTime>,
-    /// Batches on the way through the stages of a pipeline, by the number of the scheduling that made them, and when they end; none
+    /// Batches on the way through the stages of a pipeline, by the number of the step, and when they end; none
     /// where the accelerators' time is given from outside, as when a recording is replayed.
-    passing: Option<VecDeque<(u64, SimTime)>>,
+    passing: Option<VecDeque<(u32, SimTime)>>,
     /// When the last stage has the tokens that the next batch may build on.
     returned: SimTime,
-    /// Schedulings so far.
-    schedulings: u64,
     /// Calls of the step function.
     pub(super) calls: u64,
     /// What the requests of the last batch gained, for who looks on.
@@ -123,7 +121,6 @@ impl Core {
             stages_free: vec![SimTime::ZERO; stages],
             passing: None,
             returned: SimTime::ZERO,
-            schedulings: 0,
             calls: 0,
             outputs: Vec::new(),
             waiting_since: None,
@@ -229,9 +226,9 @@ impl Core {
 
     /// Runs a step through the accelerators: when it starts, and when the last stage has done it.
     fn occupy(&mut self, (launched, decodes): (SimTime, bool), estimate: &StepEstimate, around: &mut Around<'_>) -> (SimTime, SimTime) {
-        let stages = self.stages_free.len() as u64;
+        let (steps, stages) = (self.scheduler.steps(), self.scheduler.config().pipeline_stages);
         if let Some(passing) = &mut self.passing {
-            while let Some((_, end)) = passing.pop_front_if(|(number, _)| *number + stages <= self.schedulings) {
+            while let Some((_, end)) = passing.pop_front_if(|(number, _)| *number + stages <= steps) {
                 self.returned = end;
             }
         }
@@ -246,7 +243,7 @@ impl Core {
             worked += device;
         }
         if let Some(passing) = &mut self.passing {
-            passing.push_back((self.schedulings, end));
+            passing.push_back((steps, end));
         }
         // Time of all accelerators, of which each has one stage.
         around.counters.busy += SimDuration::from_micros(worked.as_micros() / self.stages_free.len() as u64);
@@ -316,7 +313,6 @@ impl Core {
 
     fn schedule(&mut self, now: SimTime, around: &mut Around<'_>) -> Batch {
         self.count_waiting(now, around.counters);
-        self.schedulings += 1;
         let mut batch = self.spare.pop().unwrap_or_default();
         self.scheduler.now = now;
         let throttled = self.wave.as_ref().is_some_and(Wave::throttles_prompts);

@@ -75,7 +75,7 @@ struct Row {
     kernel: KernelName,
     /// Activations, where they are not what the weights are usually multiplied with.
     activations: Option<FormatName>,
-    /// Multiples that the residual stream and an expert's width are padded to.
+    /// Multiples that the residual stream and an expert's width are padded to, where [`width_multiple`] has no other for the width.
     multiples: (u64, u64),
     storage: Storage,
     /// Whether the kernel cuts its output back to the model's width.
@@ -112,13 +112,13 @@ const fn always(_: &Site<'_>) -> bool {
 /// gpt-oss experts: upstream's `_get_priority_backends_for_gpt_oss`.
 const MXFP4: &[Row] = &[
     Row {
-        multiples: (256, 128),
+        multiples: (256, 1),
         storage: Storage::WideBiases,
         trims_output: true,
         ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS)
     },
     Row {
-        multiples: (256, 128),
+        multiples: (256, 1),
         storage: Storage::WideBiases,
         trims_output: true,
         activations: Some(FormatName::Mxfp8),
@@ -148,7 +148,7 @@ const MXFP4: &[Row] = &[
 /// Experts that the checkpoint's own recipe multiplies with 8-bit activations: upstream's `_get_priority_backends`.
 /// upstream: vllm `model_executor/layers/fused_moe/oracle/mxfp4.py::select_deepseek_v4_mxfp4_moe_backend`
 const MXFP4_EIGHT_BIT: &[Row] = &[
-    Row { multiples: (256, 128), activations: Some(FormatName::Mxfp8), ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS) },
+    Row { multiples: (256, 1), activations: Some(FormatName::Mxfp8), ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS) },
     Row { multiples: (128, 128), activations: Some(FormatName::Fp8), ..row(MoeBackend::DeepGemm, blackwell, DEEPGEMM_EXPERTS) },
     HUMMING,
     Row { multiples: (256, 128), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },

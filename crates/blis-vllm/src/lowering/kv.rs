@@ -32,13 +32,15 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
         if let Some(state) = recurrent::state(site, index, &block.attention) {
             return vec![state];
         }
-        let (elements, window) = match &block.attention {
+        let (elements, window, chunk) = match &block.attention {
             // Keys and values.
-            Kind::GroupedQuery(attention) => (2 * u64::from(site.kv_heads(attention)) * u64::from(attention.head_dim), attention.window),
-            Kind::Latent(attention) => (u64::from(attention.cached()), None),
+            Kind::GroupedQuery(attention) => {
+                (2 * u64::from(site.kv_heads(attention)) * u64::from(attention.head_dim), attention.window, attention.chunk)
+            }
+            Kind::Latent(attention) => (u64::from(attention.cached()), None, None),
             Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => unreachable!("handled by other files"),
         };
-        let kind = match (window, chunk(block)) {
+        let kind = match (window, chunk) {
             (Some(window), _) => Attention::SlidingWindow { window },
             (None, Some(chunk)) => Attention::Chunked { chunk },
             (None, None) => Attention::Full,
@@ -66,14 +68,6 @@ fn of_site(site: &Site<'_>) -> Vec<LayerKv> {
         keys.into_iter().chain([own]).collect::<Vec<_>>()
     };
     site.model.layers().enumerate().flat_map(layer).collect()
-}
-
-/// Tokens of the chunk that a layer's queries see.
-fn chunk(block: &LayerBlock) -> Option<u32> {
-    match &block.attention {
-        Kind::GroupedQuery(attention) => attention.chunk,
-        Kind::Latent(_) | Kind::Compressed(_) | Kind::GatedDelta(_) | Kind::Mamba2(_) => None,
-    }
 }
 
 /// The groups of layers that share block tables, and for each cache the index of its group.

@@ -116,9 +116,13 @@ pub fn stages(
 ) -> Result<Vec<(PoolPlan, Range<usize>)>, LoweringError> {
     let site = site::Site::new(model, resolved, chip)?;
     let stage = |(stage, layers): (u32, Range<usize>)| {
-        let own = plan.layers.iter().filter(|layer| layer.stage == stage).cloned().collect();
-        let weights = weights::resident(&site, stage)?;
-        Ok((PoolPlan { layers: own, weights, ..plan.clone() }, layers))
+        let mut own = plan.clone();
+        own.layers.retain(|layer| layer.stage == stage);
+        // The plan has the weights of the first stage.
+        if stage > 0 {
+            own.weights = weights::resident(&site, stage)?;
+        }
+        Ok((own, layers))
     };
     (0..).zip(stages::layers(&site)).map(stage).collect()
 }

@@ -92,7 +92,6 @@ pub struct Scheduler {
     pub(super) skipped: Vec<Slot>,
     pub(super) barrier: Option<Barrier>,
     pub(super) preemptions: u64,
-    /// Steps formed.
     pub(super) steps: u32,
     /// The last look at the waiting queue that could take prompts left some behind.
     pub(super) prompts_held_up: bool,
@@ -177,6 +176,11 @@ impl Scheduler {
     /// Whether a step is worth scheduling: requests live, or workers have an end to learn of.
     pub fn has_requests(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty() || !self.finished.is_empty()
+    }
+
+    /// Steps formed so far.
+    pub const fn steps(&self) -> u32 {
+        self.steps
     }
 
     /// Forms the next step into `batch`.

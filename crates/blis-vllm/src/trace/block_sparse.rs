@@ -6,7 +6,7 @@ use blis_contracts::model::{Attention, BlockIndexer, GroupedQueryAttention, Laye
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use super::model::{PLAIN, assembled, feed_forward, tiny as plain};
+use super::model::{assembled, feed_forward, grouped_query, tiny as plain};
 use super::setup::SetupError;
 
 /// Upstream's class of the model.
@@ -34,23 +34,9 @@ pub(super) fn graph(count: &impl Fn(&str) -> Result<u32, SetupError>) -> Result<
     let block = |indexer: Option<BlockIndexer>, experts| -> Result<LayerBlock, SetupError> {
         Ok(LayerBlock {
             attention: Attention::GroupedQuery(GroupedQueryAttention {
-                query_heads: count("num_attention_heads")?,
-                kv_heads: count("num_key_value_heads")?,
-                head_dim: count("head_dim")?,
-                window: None,
-                sinks: false,
                 qk_norm: true,
-                qk_norm_spans_heads: false,
-                qk_norm_unweighted: false,
-                chunk: None,
-                rotary_dim: None,
-                qkv_bias: false,
-                output_bias: false,
-                output_gate: false,
-                values_are_keys: false,
                 indexer,
-                qkv_format: PLAIN,
-                output_format: PLAIN,
+                ..grouped_query(count("num_attention_heads")?, count("num_key_value_heads")?, count("head_dim")?)
             }),
             feed_forward: feed_forward(experts),
             norms: 2,

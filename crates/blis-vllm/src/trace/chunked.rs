@@ -6,7 +6,7 @@ use blis_contracts::model::{Attention, GroupedQueryAttention, LayerBlock, ModelG
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use super::model::{PLAIN, assembled, feed_forward, tiny as plain};
+use super::model::{assembled, feed_forward, grouped_query, tiny as plain};
 use super::setup::SetupError;
 
 /// The model type of the preset.
@@ -29,23 +29,8 @@ pub(super) fn graph(config: &Map<String, Value>, count: &impl Fn(&str) -> Result
     let block = |chunk: Option<u32>| -> Result<LayerBlock, SetupError> {
         Ok(LayerBlock {
             attention: Attention::GroupedQuery(GroupedQueryAttention {
-                query_heads: count("num_attention_heads")?,
-                kv_heads: count("num_key_value_heads")?,
-                head_dim: count("head_dim")?,
-                window: None,
                 chunk,
-                sinks: false,
-                qk_norm: false,
-                qk_norm_spans_heads: false,
-                qk_norm_unweighted: false,
-                rotary_dim: None,
-                qkv_bias: false,
-                output_bias: false,
-                output_gate: false,
-                values_are_keys: false,
-                indexer: None,
-                qkv_format: PLAIN,
-                output_format: PLAIN,
+                ..grouped_query(count("num_attention_heads")?, count("num_key_value_heads")?, count("head_dim")?)
             }),
             feed_forward: feed_forward(count("num_local_experts")?.into()),
             norms: 2,

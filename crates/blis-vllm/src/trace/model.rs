@@ -40,25 +40,7 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
     let feed_forward = feed_forward(experts);
     let latent = latent_of(architecture, &count)?;
     let grouped_query = |window| {
-        Attention::GroupedQuery(GroupedQueryAttention {
-            query_heads,
-            kv_heads,
-            head_dim,
-            window,
-            sinks: has_window,
-            qk_norm: false,
-            qk_norm_spans_heads: false,
-            qk_norm_unweighted: false,
-            chunk: None,
-            rotary_dim: None,
-            qkv_bias: false,
-            output_bias: false,
-            output_gate: false,
-            values_are_keys: false,
-            indexer: None,
-            qkv_format: PLAIN,
-            output_format: PLAIN,
-        })
+        Attention::GroupedQuery(GroupedQueryAttention { window, sinks: has_window, ..grouped_query(query_heads, kv_heads, head_dim) })
     };
     let block = |window| LayerBlock {
         attention: latent.clone().map_or_else(|| grouped_query(window), Attention::Latent),
@@ -82,6 +64,29 @@ pub(super) fn graph(given: &Value) -> Result<ModelGraph, SetupError> {
     }
     let stack = (0..count("num_hidden_layers")?).map(run).collect();
     assembled(&count, architecture, blocks, stack)
+}
+
+/// Attention over the whole context without anything around it.
+pub(super) const fn grouped_query(query_heads: u32, kv_heads: u32, head_dim: u32) -> GroupedQueryAttention {
+    GroupedQueryAttention {
+        query_heads,
+        kv_heads,
+        head_dim,
+        window: None,
+        chunk: None,
+        sinks: false,
+        qk_norm: false,
+        qk_norm_spans_heads: false,
+        qk_norm_unweighted: false,
+        rotary_dim: None,
+        qkv_bias: false,
+        output_bias: false,
+        output_gate: false,
+        values_are_keys: false,
+        indexer: None,
+        qkv_format: PLAIN,
+        output_format: PLAIN,
+    }
 }
 
 /// A model of these layers.
