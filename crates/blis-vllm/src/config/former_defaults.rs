@@ -39,7 +39,7 @@ enum Runs {
     Mixtures,
 }
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 8] = [
     Row {
         setting: Setting::CompilationConfigCudagraphMode,
         value: "PIECEWISE",
@@ -53,6 +53,20 @@ const ROWS: [Row; 6] = [
         last: "0.16.0",
         because: "off at every optimization level up to 0.16.0, and without levels in 0.10.2",
         of: Runs::SeveralRanks,
+    },
+    Row {
+        setting: Setting::CompilationConfigPassConfigFuseNormQuant,
+        value: "false",
+        last: "0.10.2",
+        because: "0.10.2 fused norms and quantisation only where the line asked for it",
+        of: Runs::All,
+    },
+    Row {
+        setting: Setting::CompilationConfigPassConfigFuseActQuant,
+        value: "false",
+        last: "0.10.2",
+        because: "0.10.2 fused activations and quantisation only where the line asked for it",
+        of: Runs::All,
     },
     Row {
         setting: Setting::VllmAllreduceUseSymmMem,
@@ -160,11 +174,11 @@ mod tests {
         let old = taken("vllm serve m -tp 2", "0.10.2", &llama());
         assert_eq!(value(&old, "compilation_config.cudagraph_mode").as_deref(), Some("PIECEWISE"));
         assert_eq!(value(&old, FUSED).as_deref(), Some("false"));
-        assert_eq!(old.notes().len(), 5);
+        assert_eq!(old.notes().len(), 7);
         let stated = taken("vllm serve m -tp 2 -cc.pass_config.fuse_allreduce_rms true", "0.10.2", &llama());
         assert_eq!(value(&stated, FUSED).as_deref(), Some("true"));
         assert_eq!(value(&taken("vllm serve m -tp 2", "0.17.0", &llama()), FUSED), None);
-        assert_eq!(taken("vllm serve m", "0.10.2", &llama()).notes().len(), 2, "what ranks do together says nothing of one");
+        assert_eq!(taken("vllm serve m", "0.10.2", &llama()).notes().len(), 4, "what ranks do together says nothing of one");
     }
 
     #[test]
