@@ -33,7 +33,7 @@ import writer
 
 REGISTRY = Path(__file__).resolve().parent.parent / "registry"
 # Name, unit, bounds: what the operator tables or the nature of the term admit.
-TERMS = (("between_kernels", "us", (0.0, 5.0)), ("eager_operation", "us", (20.0, 85.0)), ("text_token", "us", (2.0, 8.0)),
+TERMS = (("between_kernels", "us", (0.0, 5.0)), ("between_dependents", "us", (0.0, 5.0)), ("eager_operation", "us", (20.0, 85.0)), ("text_token", "us", (2.0, 8.0)),
          ("host_pace", "ratio", (0.3, 1.2)))
 FIGURES = ("mean_tpot_us", "mean_ttft_us")
 STEP, ROUNDS, DRAWS, SEED = 0.1, 2, 200, 7

@@ -26,6 +26,10 @@ NODE = (
     "the tables time a kernel following itself; between different kernels that depend on each other the accelerator drains, resolves "
     "the dependency and fetches code and addresses anew. Calibrated on decode steps of fit units, the same on every chip"
 )
+DEPENDENT = (
+    "the same to a kernel launched as a programmatic dependent, which begins while the one before it drains (the plan says which are, as sources and "
+    "binaries launch them). Calibrated beside the other, the same on every chip"
+)
 EAGER = (
     "a kernel launched from Python through its custom operation. Calibrated on prompts of fit units whose launch line leaves prefill without "
     "graphs; the tables' eager rows bound it (medians of small sizes): {:.0f} us of host time for a collective"
@@ -62,3 +66,7 @@ def entries(chip, wheel, report):
         "base": {"value": 0, "unit": "us", "interval": [0, 0]},
         "per_operation": calibrated.coefficient("between_kernels"),
     }, method, NODE + carried, DEVICE, ranges=calibrated.span(), sources=[calibrated.cite()], fit=calibrated.fit())
+    yield stated(scope("between-dependents", "graph.dependent", None), forms.per_unit.__name__, {
+        "base": {"value": 0, "unit": "us", "interval": [0, 0]},
+        "per_operation": calibrated.coefficient("between_dependents"),
+    }, method, DEPENDENT + carried, DEVICE, ranges=calibrated.span(), sources=[calibrated.cite()], fit=calibrated.fit())

@@ -97,6 +97,18 @@ pub struct LoweredLayer {
     pub rows: RowSet,
     /// For how many rows it runs; other row counts are another piece's, where an engine picks kernels by size.
     pub runs_for: RowRange,
+    /// When it may begin.
+    pub start: Start,
+}
+
+/// When the accelerator may begin a piece of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Start {
+    /// When the kernel before it has ended.
+    #[default]
+    Ordered,
+    /// While the kernel before it drains: it is launched as a programmatic dependent, and waits inside for what it reads.
+    Dependent,
 }
 
 /// Row counts from `least` to `most`, both included.

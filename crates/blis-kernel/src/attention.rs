@@ -7,6 +7,7 @@ use blis_contracts::plan::PrimitiveShape;
 use blis_contracts::step::{PrefillRow, RankStep};
 use blis_registry::vocabulary::Input;
 
+use crate::calls::Calls;
 use crate::chunks;
 use crate::forms::{Form, Parts, Rows};
 use crate::inputs::Inputs;
@@ -101,12 +102,12 @@ impl Attention {
     }
 
     /// Attention calls of one pass with decode requests, prefill rows or both.
-    pub(crate) fn calls(&self, step: &RankStep) -> u32 {
+    pub(crate) fn calls(&self, step: &RankStep) -> Calls {
         let decode = self.decode.iter().filter(|class| runs(&class.operation, step.decode.len()) && !class.merges(step));
         let prefill = self.prefill.iter().filter(|class| runs(&class.operation, step.prefill.len()));
         let sparse = self.sparse.iter().filter(|class| class.runs(step));
-        let counts = decode.map(|class| class.operation.count).chain(prefill.map(|class| class.operation.count));
-        counts.chain(sparse.map(|class| class.operation.count)).sum()
+        let calls = decode.map(|class| class.operation.calls()).chain(prefill.map(|class| class.operation.calls()));
+        calls.chain(sparse.map(|class| class.operation.calls())).sum()
     }
 
     /// Microseconds of one step; counts it.

@@ -7,8 +7,9 @@ use blis_contracts::plan::RowSet;
 use blis_contracts::step::{RankStep, StepEstimate, StepShape};
 
 use crate::attention::Attention;
+use crate::calls::Calls;
 use crate::host::HostTerms;
-use crate::launch::{Dispatch, Launches};
+use crate::launch::{Between, Dispatch, Launches};
 use crate::table::Table;
 
 /// A plan ready for pricing.
@@ -33,8 +34,8 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Kernel calls of one rank's pass.
-    pub(crate) fn calls(&self, rank: &RankStep, gathered: u32) -> u32 {
-        self.tables(rank, gathered).map(|(table, rows)| table.calls(rows)).sum::<u32>() + self.attention.calls(rank)
+    pub(crate) fn calls(&self, rank: &RankStep, gathered: u32) -> Calls {
+        self.tables(rank, gathered).map(|(table, rows)| table.calls(rows)).sum::<Calls>() + self.attention.calls(rank)
     }
 
     /// The tables with the rows each of them reads of one rank's step, where all ranks launch `gathered` tokens.
@@ -46,7 +47,7 @@ impl Stage {
     /// it over one kind of requests.
     pub(crate) fn eager_calls(&self, rank: &RankStep) -> u32 {
         let around = self.rows.iter().filter(|(set, _)| set.of_one_kind()).map(|(set, table)| table.calls(set.rows(rank, 0, 1)));
-        around.sum::<u32>() + self.attention.calls(rank)
+        (around.sum::<Calls>() + self.attention.calls(rank)).all()
     }
 
     /// Microseconds of all of them, by the memo.
@@ -60,13 +61,27 @@ impl Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Counts {
     pub(crate) steps: u64,
-    /// Kernel calls, and the accelerator's time between them.
-    pub(crate) between: (u64, f64),
+    /// The accelerator's time between kernels.
+    pub(crate) between: BetweenCounts,
     /// By way to launch.
     pub(crate) launch: [LaunchCounts; 3],
     pub(crate) schedule: f64,
     pub(crate) prepare: f64,
     pub(crate) update: f64,
+}
+
+/// Kernel calls so far with the accelerator's time before them, by when each may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct BetweenCounts {
+    pub(crate) ordered: (u64, f64),
+    pub(crate) dependent: (u64, f64),
+}
+
+impl BetweenCounts {
+    fn add(&mut self, calls: Calls, between: Between) {
+        self.ordered = (self.ordered.0 + u64::from(calls.ordered), self.ordered.1 + between.ordered);
+        self.dependent = (self.dependent.0 + u64::from(calls.dependent), self.dependent.1 + between.dependent);
+    }
 }
 
 /// What passes launched one way have used so far, in microseconds.
@@ -107,8 +122,8 @@ impl CompiledPlan {
         for rank in &step.ranks {
             let calls = stage.calls(rank, gathered);
             let between = self.launches.between(calls);
-            let kernels = stage.price_rows(rank, gathered) + stage.attention.price(rank) + between;
-            self.counts.between = (self.counts.between.0 + u64::from(calls), self.counts.between.1 + between);
+            let kernels = stage.price_rows(rank, gathered) + stage.attention.price(rank) + between.all();
+            self.counts.between.add(calls, between);
             let dispatch = dispatch_of(&self.launches, stage, rank);
             let host = self.host.price(rank);
             self.counts.launch[rank.launch as usize].add(dispatch, kernels);
@@ -130,7 +145,7 @@ impl CompiledPlan {
         for rank in &step.ranks {
             // A copy of the attention classes keeps the counts of this plan as they are.
             let attention = stage.attention.clone().price(rank);
-            let between = self.launches.between(stage.calls(rank, gathered));
+            let between = self.launches.between(stage.calls(rank, gathered)).all();
             let alike: f64 = stage.tables(rank, gathered).map(|(table, rows)| table.compute(rows)).sum();
             let kernels = alike + attention + between;
             let dispatch = dispatch_of(&self.launches, stage, rank);

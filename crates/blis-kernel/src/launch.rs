@@ -10,6 +10,7 @@ use blis_contracts::step::Launch;
 use blis_registry::vocabulary::{Input, Subject};
 use blis_registry::{ChipCoefficients, Query};
 
+use crate::calls::Calls;
 use crate::error::CompileError;
 use crate::inputs::Inputs;
 use crate::term::Term;
@@ -22,6 +23,8 @@ pub(crate) struct Launches {
     pub(crate) eager: Term,
     /// From one kernel to the next, on the accelerator.
     pub(crate) node: Term,
+    /// The same to one that may begin while the kernel before it drains.
+    pub(crate) dependent: Term,
     pieces: f64,
     kernels: f64,
 }
@@ -35,6 +38,20 @@ pub(crate) struct Dispatch {
     pub(crate) rest: f64,
 }
 
+/// The accelerator's time before the kernels of a pass, in microseconds, by when each may begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Between {
+    pub(crate) ordered: f64,
+    pub(crate) dependent: f64,
+}
+
+impl Between {
+    /// All of it.
+    pub(crate) const fn all(self) -> f64 {
+        self.ordered + self.dependent
+    }
+}
+
 impl Launches {
     pub(crate) fn new(graphs: &GraphPolicy, coefficients: &ChipCoefficients) -> Result<Self, CompileError> {
         let find = |subject| Term::find(coefficients, &Query::of(subject), &Inputs::NONE);
@@ -43,6 +60,7 @@ impl Launches {
             piecewise: find(Subject::GraphPiecewise)?,
             eager: find(Subject::GraphEager)?,
             node: find(Subject::GraphNode)?,
+            dependent: find(Subject::GraphDependent)?,
             pieces: f64::from(graphs.pieces),
             kernels: f64::from(graphs.eager_launches),
         })
@@ -51,10 +69,14 @@ impl Launches {
     /// Time of the accelerator between the kernels of a pass that makes `calls` calls.
     ///
     /// Kernels are priced as they were timed, each following itself with its code and its weights' addresses at hand; between different
-    /// kernels that depend on each other the accelerator also drains, resolves the dependency and fetches code.
-    pub(crate) fn between(&self, calls: u32) -> f64 {
-        let pass = Inputs::NONE.with(Input::Requests, 0.0).with(Input::Tokens, 0.0).with(Input::Operations, f64::from(calls));
-        if calls == 0 { 0.0 } else { self.node.price(&pass) }
+    /// kernels that depend on each other the accelerator also drains, resolves the dependency and fetches code. A kernel launched as a
+    /// programmatic dependent does part of that while the one before it drains.
+    pub(crate) fn between(&self, calls: Calls) -> Between {
+        let before = |term: &Term, calls: u32| {
+            let pass = Inputs::NONE.with(Input::Requests, 0.0).with(Input::Tokens, 0.0).with(Input::Operations, f64::from(calls));
+            if calls == 0 { 0.0 } else { term.price(&pass) }
+        };
+        Between { ordered: before(&self.node, calls.ordered), dependent: before(&self.dependent, calls.dependent) }
     }
 
     /// Host time of one pass that makes `attention_calls` attention calls and serves `requests` requests and `tokens` tokens.

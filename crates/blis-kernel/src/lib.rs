@@ -14,6 +14,7 @@ pub mod term;
 pub mod value;
 
 mod attention;
+mod calls;
 mod chunks;
 mod compiled;
 mod crossing;

@@ -138,6 +138,7 @@ fn merged<'a>(layers: impl Iterator<Item = &'a LoweredLayer>) -> Vec<(&'a Lowere
                 && other.shape == layer.shape
                 && other.rows == layer.rows
                 && other.runs_for == layer.runs_for
+                && other.start == layer.start
                 && other.kernel == layer.kernel
         };
         match classes.iter_mut().find(|(other, _)| same(other)) {

@@ -1,10 +1,11 @@
 //! One class of identical work in a plan: what it is, how often it occurs, and how a step's rows become a form's inputs.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::plan::{KernelImpl, Layout, LoweredLayer, Primitive, PrimitiveShape, RowRange};
+use blis_contracts::plan::{KernelImpl, Layout, LoweredLayer, Primitive, PrimitiveShape, RowRange, Start};
 use blis_registry::vocabulary::Input;
 use blis_registry::{ChipCoefficients, Query};
 
+use crate::calls::Calls;
 use crate::crossing::Crossing;
 use crate::error::CompileError;
 use crate::figures::Figures;
@@ -21,6 +22,7 @@ pub(crate) struct Operation {
     pub(crate) count: u32,
     pub(crate) shape: PrimitiveShape,
     pub(crate) runs_for: RowRange,
+    start: Start,
     /// Where the experts lie, for work that has any.
     placement: Option<Placement>,
     /// Ranks whose rows the larger side of a collective holds.
@@ -78,6 +80,7 @@ impl Operation {
             count,
             shape: layer.shape,
             runs_for: layer.runs_for,
+            start: layer.start,
             placement: placement(&layer.shape, balance),
             whole: f64::from(whole(layer.primitive, group.unwrap_or(1))),
             port_share: crossing.map_or(0.0, |crossing| crossing.port_share),
@@ -88,6 +91,11 @@ impl Operation {
     /// Whether it runs on a stream beside the other calls.
     pub(crate) const fn runs_beside(&self) -> bool {
         matches!(self.shape, PrimitiveShape::Traffic { .. })
+    }
+
+    /// Its calls, by when they may begin.
+    pub(crate) const fn calls(&self) -> Calls {
+        Calls::of(self.start, self.count)
     }
 
     /// The inputs that do not depend on the step.

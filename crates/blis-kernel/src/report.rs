@@ -108,7 +108,8 @@ impl CompiledPlan {
                 lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
             }
             let calls = stage.calls(rank, gathered);
-            lines.push(of_wait(&self.launches.node, self.launches.between(calls), u64::from(calls)));
+            let between = self.launches.between(calls);
+            lines.extend(self.of_between((u64::from(calls.ordered), between.ordered), (u64::from(calls.dependent), between.dependent)));
             let dispatch = dispatch_of(&self.launches, stage, rank);
             let kernels: f64 = lines.iter().skip(before).map(|line| line.ns / 1e3).sum();
             if dispatch.rest > kernels {
@@ -116,6 +117,12 @@ impl CompiledPlan {
             }
             lines.push(of_host(self.launch_term(rank.launch), dispatch.first + dispatch.rest, 1));
         }
+    }
+
+    /// Lines of the waits before kernels: how many of each kind, and their microseconds.
+    fn of_between(&self, ordered: (u64, f64), dependent: (u64, f64)) -> impl Iterator<Item = PriceLine> {
+        let kinds = [(&self.launches.node, ordered), (&self.launches.dependent, dependent)];
+        kinds.into_iter().filter(|(_, (calls, _))| *calls > 0).map(|(term, (calls, us))| of_wait(term, us, calls))
     }
 
     /// The time of every step priced so far.
@@ -131,9 +138,7 @@ impl CompiledPlan {
             lines.extend(decode.chain(prefill).chain(sparse).flat_map(|(operation, tally)| of_tally(operation, tally)));
         }
         let counts = &self.counts;
-        if counts.between.0 > 0 {
-            lines.push(of_wait(&self.launches.node, counts.between.1, counts.between.0));
-        }
+        lines.extend(self.of_between(counts.between.ordered, counts.between.dependent));
         for launch in Launch::ALL {
             let (term, launched) = (self.launch_term(launch), &counts.launch[launch as usize]);
             if launched.passes > 0 {

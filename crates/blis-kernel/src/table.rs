@@ -3,6 +3,7 @@
 //! The cell is found by index, never by hash. How often each cell is used is counted, so that a run's time by primitive can be
 //! worked out once, at its end.
 
+use crate::calls::Calls;
 use crate::operation::Operation;
 
 /// Cells kept at most; a step with more rows is computed anew each time.
@@ -80,9 +81,9 @@ impl Table {
     }
 
     /// Calls that follow one another, of all operations that run for `rows` rows: what runs beside them waits for none of them.
-    pub(crate) fn calls(&self, rows: u32) -> u32 {
+    pub(crate) fn calls(&self, rows: u32) -> Calls {
         let follows = |operation: &&Operation| !operation.runs_beside();
-        if rows == 0 { 0 } else { self.over(rows).filter(follows).map(|operation| operation.count).sum() }
+        if rows == 0 { Calls::default() } else { self.over(rows).filter(follows).map(Operation::calls).sum() }
     }
 
     /// How often each number of rows was priced.

@@ -103,7 +103,7 @@ fn check_method(entry: &Entry, at: &mut Place<'_>) {
 /// What an entry measures must be what the formula reads (VAL-9): kernels are priced on the device's clock alone.
 fn check_boundary(entry: &Entry, at: &mut Place<'_>) {
     let on_device = match entry.primitive.family() {
-        Family::Launch => entry.primitive == Subject::GraphNode,
+        Family::Launch => matches!(entry.primitive, Subject::GraphNode | Subject::GraphDependent),
         Family::Gemm
         | Family::AttentionPrefill
         | Family::AttentionDecode

@@ -97,6 +97,8 @@ vocabulary!(
         GraphEager = "graph.eager",
         /// From the end of one kernel of a pass to the start of the next, beyond what timing a kernel alone shows.
         GraphNode = "graph.node",
+        /// The same to a kernel that may begin while the one before it drains.
+        GraphDependent = "graph.dependent",
         /// Forming a batch.
         HostSchedule = "host.schedule",
         /// Preparing a batch's inputs on the worker.
@@ -360,6 +362,7 @@ impl Subject {
             | Self::GraphPiecewise
             | Self::GraphEager
             | Self::GraphNode
+            | Self::GraphDependent
             | Self::HostSchedule
             | Self::HostPrepare
             | Self::HostUpdate
@@ -383,7 +386,7 @@ impl Subject {
             Self::AllReduce | Self::AllGather | Self::ReduceScatter | Self::Send => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
             Self::Sampling => Family::Sampling,
-            Self::GraphFull | Self::GraphPiecewise | Self::GraphEager | Self::GraphNode => Family::Launch,
+            Self::GraphFull | Self::GraphPiecewise | Self::GraphEager | Self::GraphNode | Self::GraphDependent => Family::Launch,
             Self::HostSchedule | Self::HostPrepare | Self::HostUpdate | Self::HostAccept | Self::HostTokenise | Self::HostFrontend => {
                 Family::Host
             }

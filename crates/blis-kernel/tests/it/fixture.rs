@@ -7,7 +7,7 @@ use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::{
     Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
-    ResidentTensor, RowRange, RowSet,
+    ResidentTensor, RowRange, RowSet, Start,
 };
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::{Blocks, BytesPerRank, Tokens};
@@ -36,7 +36,7 @@ pub(crate) fn model(chip_name: &str) -> &'static CostModel {
 /// A class of layers under construction.
 pub(crate) fn layer(index: u32, primitive: Primitive, kernel: &str, shape: PrimitiveShape, rows: RowSet) -> LoweredLayer {
     let (library, variant) = kernel.split_once('/').expect("library and variant");
-    LoweredLayer { layer: index, stage: 0, primitive, kernel: KernelImpl::named(library, variant), shape, rows, runs_for: RowRange::ALL }
+    LoweredLayer { layer: index, stage: 0, primitive, kernel: KernelImpl::named(library, variant), shape, rows, runs_for: RowRange::ALL, start: Start::Ordered }
 }
 
 fn gemm(columns: u64, depth: u64) -> PrimitiveShape {

@@ -204,7 +204,7 @@ fn take_apart(plan: &PoolPlan) {
     let FrontEndPlan { stream_interval: _, processes: _, tokenises: _, detokenises: _ } = front_end;
     let ResidentTensor { name: _, count: _, bytes: _ } = &weights[0];
     let Buffer { name: _, bytes: _ } = &buffers[0];
-    let LoweredLayer { layer: _, stage: _, primitive: _, kernel, shape, rows: _, runs_for: _ } = &layers[0];
+    let LoweredLayer { layer: _, stage: _, primitive: _, kernel, shape, rows: _, runs_for: _, start: _ } = &layers[0];
     let KernelImpl { library: _, variant: _, code_hash: _, toolkit: _ } = kernel;
     match shape {
         PrimitiveShape::Gemm { columns: _, depth: _, format: _ }

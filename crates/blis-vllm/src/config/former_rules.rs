@@ -15,6 +15,8 @@ pub struct ReleaseRules {
     /// What TensorRT-LLM's mxfp4 experts pad their width to. upstream: vllm
     /// `model_executor/layers/fused_moe/oracle/mxfp4.py::mxfp4_round_up_hidden_size_and_intermediate_size`
     pub trtllm_mxfp4_width: u64,
+    /// The release, for what each kernel's own table says of releases; none for the modelled one.
+    pub(crate) ran: Option<Release>,
 }
 
 /// Scheduled tokens that a layer with a window may keep beside the window.
@@ -38,7 +40,7 @@ pub enum CapacityCount {
 impl ReleaseRules {
     /// Those of the modelled release.
     pub const MODELLED: Self =
-        Self { windows: WindowReach::StepsInFlight, capacity: CapacityCount::LongestRequests, trtllm_mxfp4_width: 128 };
+        Self { windows: WindowReach::StepsInFlight, capacity: CapacityCount::LongestRequests, trtllm_mxfp4_width: 128, ran: None };
 
     /// Those of a release.
     pub(super) fn of(release: Release) -> Self {
@@ -47,6 +49,7 @@ impl ReleaseRules {
             windows: if up_to([0, 25, 0]) { WindowReach::OneStep } else { WindowReach::StepsInFlight },
             capacity: if up_to([0, 18, 0]) { CapacityCount::BlocksOverGroups } else { CapacityCount::LongestRequests },
             trtllm_mxfp4_width: if up_to([0, 26, 0]) { 256 } else { Self::MODELLED.trtllm_mxfp4_width },
+            ran: Release::parse(crate::RELEASE).is_ok_and(|modelled| release < modelled).then_some(release),
         }
     }
 }

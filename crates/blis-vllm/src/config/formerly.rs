@@ -12,7 +12,7 @@ use super::value::{from_json, from_word, json, shown};
 
 /// A release number, major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Release([u32; 3]);
+pub(crate) struct Release([u32; 3]);
 
 impl Release {
     /// The release a line was written for: none after the modelled one, whose spellings nobody knows here.
@@ -24,7 +24,7 @@ impl Release {
         Ok(release)
     }
 
-    pub(super) const fn new(number: [u32; 3]) -> Self {
+    pub(crate) const fn new(number: [u32; 3]) -> Self {
         Self(number)
     }
 

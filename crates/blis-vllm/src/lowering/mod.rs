@@ -17,6 +17,7 @@ mod buffers;
 mod collective;
 mod compressed;
 mod compressed_kv;
+mod dependents;
 mod elementwise;
 mod exchange;
 mod experts;

@@ -24,7 +24,7 @@ use super::names::{
     TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
 use super::site::Site;
-use super::{LoweringError, attention, latent, mamba2, recurrent, stages};
+use super::{LoweringError, attention, dependents, latent, mamba2, recurrent, stages};
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
@@ -140,7 +140,9 @@ impl<'a> Pass<'a> {
 
 impl Pass<'_> {
     pub(super) fn push(&mut self, primitive: Primitive, kernel: KernelName, shape: PrimitiveShape, rows: RowSet, runs_for: RowRange) {
-        self.pieces.push(LoweredLayer { layer: self.layer, stage: self.stage, primitive, kernel: kernel.to_impl(), shape, rows, runs_for });
+        let start = dependents::start(self.site, kernel);
+        let kernel = kernel.to_impl();
+        self.pieces.push(LoweredLayer { layer: self.layer, stage: self.stage, primitive, kernel, shape, rows, runs_for, start });
     }
 
     pub(super) fn stream(&mut self, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
