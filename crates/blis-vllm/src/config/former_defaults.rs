@@ -18,14 +18,19 @@ use super::statements::Statement;
 use super::table::Field;
 use super::value::{from_word, shown};
 
-/// One default of earlier releases.
+/// A setting whose default earlier releases had otherwise.
 struct Row {
     setting: Setting,
     value: &'static str,
+    until: &'static [Until],
+}
+
+/// How long some runs had the earlier default.
+struct Until {
+    of: Runs,
     /// The last release that was read and had it.
     last: &'static str,
     because: &'static str,
-    of: Runs,
 }
 
 /// Which runs a default says something of.
@@ -39,62 +44,56 @@ enum Runs {
     Mixtures,
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 7] = [
     Row {
         setting: Setting::CompilationConfigCudagraphMode,
         value: "PIECEWISE",
-        last: "0.10.2",
-        because: "0.11.0 made FULL_AND_PIECEWISE the default",
-        of: Runs::All,
+        until: &[Until { of: Runs::All, last: "0.10.2", because: "0.11.0 made FULL_AND_PIECEWISE the default" }],
     },
     Row {
         setting: Setting::CompilationConfigPassConfigFuseAllreduceRms,
         value: "false",
-        last: "0.16.0",
-        because: "off at every optimization level up to 0.16.0, and without levels in 0.10.2",
-        of: Runs::SeveralRanks,
+        until: &[Until {
+            of: Runs::SeveralRanks,
+            last: "0.16.0",
+            because: "off at every optimization level up to 0.16.0, and without levels in 0.10.2",
+        }],
     },
     Row {
         setting: Setting::CompilationConfigPassConfigFuseNormQuant,
         value: "false",
-        last: "0.10.2",
-        because: "0.10.2 fused norms and quantisation only where the line asked for it",
-        of: Runs::All,
+        until: &[Until { of: Runs::All, last: "0.10.2", because: "0.10.2 fused norms and quantisation only where the line asked for it" }],
     },
     Row {
         setting: Setting::CompilationConfigPassConfigFuseActQuant,
         value: "false",
-        last: "0.10.2",
-        because: "0.10.2 fused activations and quantisation only where the line asked for it",
-        of: Runs::All,
+        until: &[Until {
+            of: Runs::All,
+            last: "0.10.2",
+            because: "0.10.2 fused activations and quantisation only where the line asked for it",
+        }],
     },
     Row {
         setting: Setting::VllmAllreduceUseSymmMem,
         value: "0",
-        last: "0.10.2",
-        because: "on by default from 0.11.0",
-        of: Runs::SeveralRanks,
+        until: &[Until { of: Runs::SeveralRanks, last: "0.10.2", because: "on by default from 0.11.0" }],
     },
     Row {
         setting: Setting::VllmAllreduceUseFlashinfer,
         value: "0",
-        last: "0.28.0",
-        because: "off by default from 0.17.0 to 0.28.0, and absent before",
-        of: Runs::SeveralRanks,
+        until: &[Until { of: Runs::SeveralRanks, last: "0.28.0", because: "off by default from 0.17.0 to 0.28.0, and absent before" }],
     },
     Row {
         setting: Setting::VllmUseV2ModelRunner,
         value: "0",
-        last: "0.18.0",
-        because: "off by default in 0.18.0, and absent before",
-        of: Runs::All,
-    },
-    Row {
-        setting: Setting::VllmUseV2ModelRunner,
-        value: "0",
-        last: "0.28.0",
-        because: "up to 0.28.0 few mixtures of experts, and none that was measured, ran the second model runner by default",
-        of: Runs::Mixtures,
+        until: &[
+            Until { of: Runs::All, last: "0.18.0", because: "off by default in 0.18.0, and absent before" },
+            Until {
+                of: Runs::Mixtures,
+                last: "0.28.0",
+                because: "up to 0.28.0 few mixtures of experts, and none that was measured, ran the second model runner by default",
+            },
+        ],
     },
 ];
 
@@ -125,18 +124,19 @@ impl Stated {
             self.statements.get(Setting::TensorParallelSize).and_then(|ranks| ranks.value.as_u64()).is_some_and(|ranks| ranks > 1);
         for row in &ROWS {
             let field = Field::of(row.setting);
-            let concerned = match row.of {
+            let concerned = |of: Runs| match of {
                 Runs::All => true,
                 Runs::SeveralRanks => several,
                 Runs::Mixtures => has_experts(model),
             };
-            if Release::parse(row.last)? < ran || self.statements.has(field) || !concerned {
+            let had_it = |until: &&Until| concerned(until.of) && Release::parse(until.last).is_ok_and(|last| last >= ran);
+            let Some(Until { last, because, .. }) = row.until.iter().find(had_it).filter(|_| !self.statements.has(field)) else {
                 continue;
-            }
+            };
             let value = from_word(field, row.value)?;
             let name = field.name();
-            self.statements.notes.push(format!("{name} = {} was the default up to {} ({})", shown(&value), row.last, row.because));
-            self.statements.insert(field, Statement { value, source: Source::FormerDefault, rule: format!("default up to {}", row.last) });
+            self.statements.notes.push(format!("{name} = {} was the default up to {last} ({because})", shown(&value)));
+            self.statements.insert(field, Statement { value, source: Source::FormerDefault, rule: format!("default up to {last}") });
         }
         Ok(())
     }
@@ -162,10 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn every_row_gives_its_field_a_value_it_accepts() {
+    fn every_row_gives_its_field_a_value_it_accepts_and_no_field_has_two() {
         for row in &ROWS {
             let field = Field::of(row.setting);
-            assert!(from_word(field, row.value).is_ok() && Release::parse(row.last).is_ok(), "{}", field.name());
+            let read = row.until.iter().all(|until| Release::parse(until.last).is_ok());
+            assert!(from_word(field, row.value).is_ok() && read && !row.until.is_empty(), "{}", field.name());
+            assert_eq!(ROWS.iter().filter(|other| other.setting == row.setting).count(), 1, "{}", field.name());
         }
     }
 
