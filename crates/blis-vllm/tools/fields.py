@@ -5,11 +5,11 @@ Usage: fields.py WHEEL_DIR [--check]
 
 Reads upstream's sources as syntax trees (nothing of vLLM is imported or run), merges the two
 hand-kept tables of ../data (status.toml, formerly.toml) and writes ../data/fields.json and
-../src/config/setting.rs. With --check it writes nothing and fails if either would change.
+../src/config/setting.rs. The table also says which of its rows state each field of upstream's
+configuration classes. With --check it writes nothing and fails if either would change.
 
 The wheel must be of the release that ../upstream.toml pins. Every row must have exactly one status: a field that status.toml does not cover, or covers
-twice, and a pattern that covers nothing, are errors. What it leaves out: fields of the config
-classes that no launch line can reach, and keys of JSON flags that are refused as a whole.
+twice, and a pattern that covers nothing, are errors.
 """
 
 import ast
@@ -19,6 +19,8 @@ import pathlib
 import re
 import sys
 import tomllib
+
+from classes import config_classes
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent / "data"
@@ -30,11 +32,37 @@ NESTED = {
     "compilation_config.pass_config": "PassConfig",
     "compilation_config.dynamic_shapes_config": "DynamicShapesConfig",
     "attention_config": "AttentionConfig",
+    "attention_config.hisparse_config": "HiSparseConfig",
     "quantization_config": "QuantizationConfigArgs",
     "quantization_config.linear": "QuantSpec",
     "quantization_config.moe": "QuantSpec",
     "kernel_config": "KernelConfig",
     "kernel_config.ir_op_priority": "IrOpPriorityConfig",
+    "ir_op_priority": "IrOpPriorityConfig",
+    "mamba_config": "MambaConfig",
+    "engram_config": "EngramConfig",
+    "pooler_config": "PoolerConfig",
+    "eplb_config": "EPLBConfig",
+    "fault_tolerance_config": "FaultToleranceConfig",
+    "speculative_config": "SpeculativeConfig",
+    "speculative_config.draft_load_config": "LoadConfig",
+    "watermark_config": "WatermarkConfig",
+    "diffusion_config": "DiffusionConfig",
+    "reasoning_config": "ReasoningConfig",
+    "structured_outputs_config": "StructuredOutputsConfig",
+    "kv_transfer_config": "KVTransferConfig",
+    "kv_events_config": "KVEventsConfig",
+    "ec_transfer_config": "ECTransferConfig",
+    "ec_manager_config": "EncoderCacheManagerConfig",
+    "aux_output_config": "AuxOutputConfig",
+    "weight_transfer_config": "WeightTransferConfig",
+    "profiler_config": "ProfilerConfig",
+    "logging_config": "LoggingConfig",
+}
+# Keys that upstream sets itself, whatever a line says of them: configurations of which each field has a flag.
+SET_BY_UPSTREAM = {
+    f"speculative_config.{name}"
+    for name in ("target_model_config", "target_parallel_config", "draft_model_config", "draft_parallel_config")
 }
 NESTED_REASON = "an object whose keys are settings of their own"
 BOUNDS = ("gt", "ge", "lt", "le")
@@ -116,7 +144,7 @@ def hints(tree, node):
         if head == "Literal":
             items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             return [("Literal", [value for item in items for value in literal_items(tree, item)])]
-        if head in ("Annotated", "InitVar"):
+        if head in ("Annotated", "InitVar", "SkipValidation"):
             inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
             return hints(tree, inner)
         if head in ("list", "set", "tuple"):
@@ -144,7 +172,7 @@ def kind_of(tree, node, name):
     found = hints(tree, node)
     heads = {h[0] for h in found}
     optional = "None" in heads and "bool" not in heads
-    literal = next((h[1] for h in found if h[0] == "Literal"), None)
+    literal = [value for h in found if h[0] == "Literal" for value in h[1]] or None
     sequence = next((h[1] for h in found if h[0] == "list"), None)
     if "dataclass" in heads:
         return "json", None, optional
@@ -241,7 +269,7 @@ def row(key, scope, flags, kind, choices, optional, default, bounds):
         out["flags"] = flags
     out["type"] = kind
     if choices:
-        out["choices"] = [str(c) for c in choices]
+        out["choices"] = list(dict.fromkeys(str(c) for c in choices))
     if optional:
         out["optional"] = True
     if default != "derived":
@@ -351,12 +379,16 @@ def function_of(tree_body, name):
 
 def engine_rows(tree):
     dests = tree.fields("AsyncEngineArgs")
+    for name, stmt in dests.items():
+        refuse_unlisted(tree, stmt.annotation, name)
     rows = cli_rows(tree, function_of(tree.classes["EngineArgs"].body, "add_cli_args"), "engine", dests)
     rows += cli_rows(tree, function_of(tree.classes["AsyncEngineArgs"].body, "add_cli_args"), "engine", dests)
     known = {r["key"] for r in rows} | set(tree.fields("FrontendArgs"))
     for name, stmt in dests.items():
         if name not in known:
             kind, choices, optional = kind_of(tree, stmt.annotation, name)
+            if name in NESTED:
+                kind = "nested"
             default, bounds = default_and_bounds(tree, stmt.value)
             rows.append(row(name, "engine", [], kind, choices, optional, default, bounds))
     return rows
@@ -377,6 +409,19 @@ def frontend_rows(tree):
     return rows
 
 
+def refuse_unlisted(tree, annotation, key):
+    """No object of named keys is left out of NESTED."""
+    owners = [h[1] for h in hints(tree, annotation) if h[0] == "dataclass"]
+    if any(owner.endswith("Config") for owner in owners) and key not in NESTED:
+        raise SystemExit(f"{key} has the keys of {', '.join(owners)}, which NESTED does not list")
+
+
+def plain_list(tree, annotation):
+    """Whether the items of a list are words or whole numbers."""
+    items = next(h[1] for h in hints(tree, annotation) if h[0] == "list")
+    return not {h[0] for h in items} & {"float", "list", "dict"}
+
+
 def nested_rows(tree):
     rows = []
     for prefix, owner in NESTED.items():
@@ -385,8 +430,14 @@ def nested_rows(tree):
             kind, choices, optional = kind_of(tree, stmt.annotation, name)
             if key in NESTED:
                 kind = "nested"
+            elif key not in SET_BY_UPSTREAM:
+                refuse_unlisted(tree, stmt.annotation, key)
             if name.endswith("_backend") and kind == "choice" and prefix == "kernel_config":
                 kind = "choice_folded"
+            if kind == "int_human_or_auto":
+                kind = "int"
+            if kind == "strs" and not plain_list(tree, stmt.annotation):
+                kind = "list"
             default, bounds = default_and_bounds(tree, stmt.value)
             rows.append(row(key, prefix, [], kind, choices, optional or default == "null", default, bounds))
     return rows
@@ -514,7 +565,7 @@ def apply_code(rows, status):
     """Marks the fields that can name code."""
     by_key = {r["key"]: r for r in rows}
     for entry in status["code"]:
-        if entry["names"] not in ("any", "path") and not entry["names"].startswith("key:"):
+        if entry["names"] not in ("any", "path"):
             raise SystemExit(f"status.toml: code is named by {entry['names']!r}")
         for key in entry["fields"]:
             if key not in by_key:
@@ -522,7 +573,7 @@ def apply_code(rows, status):
             by_key[key]["code"] = entry["names"]
     unmarked = [
         r["key"] for r in rows
-        if re.search(r"(_cls|_plugin|_plugins|_class_overrides|_processors|PLUGINS)$", r["key"]) and "code" not in r
+        if re.search(r"(_cls|_plugin|_plugins|_class_overrides|_processors|_module_path|PLUGINS)$", r["key"]) and "code" not in r
     ]
     if unmarked:
         raise SystemExit("status.toml does not say how these name code: " + ", ".join(unmarked))
@@ -568,7 +619,7 @@ def setting_rs(rows):
     return "\n".join(lines)
 
 
-def fields_json(rows, reasons, estimates, formerly):
+def fields_json(rows, reasons, estimates, formerly, classes):
     def compact(value):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
@@ -581,8 +632,9 @@ def fields_json(rows, reasons, estimates, formerly):
     old = ",\n".join(compact(r) for r in formerly["row"])
     if "\\" in compact(reasons):
         raise SystemExit("a reason needs an escape in JSON")
-    why = ",\n".join(compact(r) for r in reasons)
-    return f'{{"reasons":[\n{why}\n],\n"estimates":[\n{rules}\n],\n"fields":[\n{body}\n],\n"formerly":[\n{old}\n]}}\n'
+    parts = {"reasons": ",\n".join(compact(r) for r in reasons), "estimates": rules, "fields": body, "formerly": old}
+    parts["classes"] = ",\n".join(compact(c) for c in classes)
+    return "{" + ",\n".join(f'"{name}":[\n{lines}\n]' for name, lines in parts.items()) + "}\n"
 
 
 def check_release(wheel):
@@ -609,7 +661,8 @@ def main(argv):
     estimates = apply_estimates(rows, status)
     apply_code(rows, status)
     check_formerly(rows, formerly)
-    wanted = {DATA / "fields.json": fields_json(rows, reasons, estimates, formerly), SETTING_RS: setting_rs(rows)}
+    classes = config_classes(tree, NESTED, set(keys))
+    wanted = {DATA / "fields.json": fields_json(rows, reasons, estimates, formerly, classes), SETTING_RS: setting_rs(rows)}
     if len(argv) == 3:
         stale = [p.name for p, text in wanted.items() if not p.exists() or p.read_text() != text]
         if stale:
@@ -618,7 +671,8 @@ def main(argv):
         for path, text in wanted.items():
             path.write_text(text)
     by_status = {s: sum(r["status"] == s for r in rows) for s in ("modelled", "inert", "not_modelled")}
-    print(f"{len(rows)} fields: {by_status}; {len(formerly['row'])} former spellings")
+    total = sum(len(c["fields"]) for c in classes)
+    print(f"{len(rows)} fields: {by_status}; {len(formerly['row'])} former spellings; {total} fields of {len(classes)} classes")
 
 
 if __name__ == "__main__":

@@ -5,32 +5,17 @@
 //!
 //! Left out: devices that the machine does not have.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::error::ConfigError;
 use super::statements::Statements;
 use super::value::shown;
 
-/// The keys of the balancer of experts.
-const EPLB_KEYS: [&str; 9] = [
-    "window_size",
-    "step_interval",
-    "num_redundant_experts",
-    "log_balancedness",
-    "log_balancedness_interval",
-    "use_async",
-    "policy",
-    "communicator",
-    "enable_migration_batching",
-];
-
 /// Adds a refusal for each such setting that upstream would not take.
 pub(super) fn check(statements: &Statements, refusals: &mut Vec<ConfigError>) {
     let value = |key: &str| statements.value(key).filter(|value| !value.is_null());
     let is_true = |key: &str| value(key).is_some_and(|value| *value == Value::Bool(true));
-    if let Some(Value::Object(balancer)) = value("eplb_config") {
-        refusals.extend(balancer_of_experts(balancer));
-    }
+    refusals.extend(balancer_of_experts(value));
     let (nodes, cpus) = (value("numa_bind_nodes"), value("numa_bind_cpus"));
     let unbound = [("--numa-bind-nodes", nodes), ("--numa-bind-cpus", cpus)].into_iter().find(|(_, stated)| stated.is_some());
     if let (Some((name, Some(stated))), false) = (unbound, is_true("numa_bind")) {
@@ -48,30 +33,16 @@ fn wrong(name: &str, value: &str, wanted: &str) -> ConfigError {
     ConfigError::OutOfRange { name: name.to_owned(), value: value.to_owned(), wanted: wanted.to_owned() }
 }
 
-fn balancer_of_experts(balancer: &Map<String, Value>) -> Option<ConfigError> {
-    let name = |key: &str| format!("--eplb-config: {key}");
-    if let Some(key) = balancer.keys().find(|key| !EPLB_KEYS.contains(&key.as_str())) {
-        let hint = format!("; it has {}", EPLB_KEYS.join(", "));
-        return Some(ConfigError::UnknownKey { object: "--eplb-config".to_owned(), key: key.clone(), hint });
+fn balancer_of_experts<'a>(value: impl Fn(&str) -> Option<&'a Value>) -> Option<ConfigError> {
+    const REDUNDANT: &str = "eplb_config.num_redundant_experts";
+    const COMMUNICATOR: &str = "eplb_config.communicator";
+    if let Some(experts) = value(REDUNDANT).filter(|experts| experts.as_u64() != Some(0)) {
+        return Some(wrong(REDUNDANT, &shown(experts), "0 without --enable-eplb"));
     }
-    let count = |key: &str| balancer.get(key).map(|value| (key.to_owned(), value.as_u64(), value));
-    for (key, count, value) in ["window_size", "step_interval", "log_balancedness_interval"].into_iter().filter_map(count) {
-        if count.is_none_or(|count| count == 0) {
-            return Some(wrong(&name(&key), &shown(value), "a whole number above 0"));
-        }
-    }
-    if let Some((key, count, value)) = count("num_redundant_experts")
-        && count != Some(0)
-    {
-        return Some(wrong(&name(&key), &shown(value), "0 without --enable-eplb"));
-    }
-    if let Some(policy) = balancer.get("policy").filter(|policy| **policy != "default") {
-        return Some(wrong(&name("policy"), &shown(policy), "default"));
-    }
-    let asynchronous = balancer.get("use_async").is_none_or(|value| *value == Value::Bool(true));
-    let communicator = balancer.get("communicator").and_then(Value::as_str);
-    let clashes = asynchronous && communicator.is_some_and(|name| ["torch_nccl", "pynccl"].contains(&name));
-    clashes.then(|| wrong(&name("communicator"), communicator.unwrap_or_default(), "torch_gloo, nixl or left out while use_async is true"))
+    let asynchronous = value("eplb_config.use_async").is_none_or(|value| *value == Value::Bool(true));
+    let communicator = value(COMMUNICATOR).and_then(Value::as_str).filter(|name| ["torch_nccl", "pynccl"].contains(name));
+    let communicator = communicator.filter(|_| asynchronous)?;
+    Some(wrong(COMMUNICATOR, communicator, "torch_gloo, nixl or left out while eplb_config.use_async is true"))
 }
 
 fn numa_nodes(value: &Value) -> Option<ConfigError> {

@@ -39,4 +39,6 @@ pub use resolved::{
     PassSettings, Resolved, SchedulerSettings, Source, StateSettings,
 };
 pub use setting::Setting;
-pub use table::{Becomes, Estimation, Field, Former, Kind, StandIn, Status, fields, formerly as former_spellings};
+pub use table::{
+    Becomes, ConfigClass, Estimation, Field, Former, Kind, StandIn, Status, config_classes, fields, formerly as former_spellings,
+};

@@ -1,6 +1,7 @@
 //! The keys of JSON flags such as `--compilation-config`: each is a field of its own.
 //!
-//! upstream: vllm `config/utils.py::config` (unknown keys are errors).
+//! upstream: vllm `config/utils.py::config` (unknown keys are errors), `engine/arg_utils.py::EngineArgs.create_speculative_config`
+//! (dashes for underscores).
 
 use serde_json::{Map, Value};
 
@@ -9,6 +10,9 @@ use super::formerly::{self, Release};
 use super::statements::{Statements, Unsettled};
 use super::table::{Field, Kind, fields, nearest};
 use super::value::{from_json, shown};
+
+/// The flag whose keys may be spelled with dashes.
+const DASHED: &str = "speculative_config";
 
 /// States every key of `object`, the value of the JSON flag `flag`. Keys of earlier releases wait for translation.
 pub(super) fn state(
@@ -19,17 +23,16 @@ pub(super) fn state(
     out: &mut Unsettled,
 ) {
     for (key, value) in object {
+        let key = if flag.key == DASHED { &key.replace('-', "_") } else { key };
         let path = format!("{}.{key}", flag.key);
         match Field::named(&path) {
-            Some(field) if field.kind == Kind::Nested => match value {
-                Value::Object(inner) => state(statements, field, inner, release, out),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                    let wanted = "a JSON object".to_owned();
-                    out.refusals.push(ConfigError::WrongType { name: path, value: value.to_string(), wanted });
-                }
-            },
             Some(field) => match from_json(field, value) {
-                Ok(value) => statements.state(field, value.clone(), format!("{path} = {}", shown(&value))),
+                Ok(value) => {
+                    if let (Kind::Nested, Value::Object(inner)) = (field.kind, &value) {
+                        state(statements, field, inner, release, out);
+                    }
+                    statements.state(field, value.clone(), format!("{path} = {}", shown(&value)));
+                }
                 Err(error) => out.refusals.push(error),
             },
             None if formerly::takes(&path, release).is_some() => out.former.push((path, value.clone())),

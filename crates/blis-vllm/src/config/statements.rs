@@ -54,8 +54,7 @@ impl Statements {
 
     /// Drops what was stated under `object`, a JSON flag.
     pub(super) fn forget_keys_of(&mut self, object: &Field) {
-        let prefix = format!("{}.", object.key);
-        self.by_key.retain(|key, _| !key.starts_with(&prefix));
+        self.by_key.retain(|key, _| !object.has_key(key));
     }
 
     /// The statement of a setting, where its value is not null.
@@ -84,13 +83,16 @@ impl Statements {
         wanted.is_some_and(|wanted| self.by_key.get(key).is_some_and(|statement| statement.value == wanted))
     }
 
-    /// Refusals of the values that this port does not model, in the order of the names.
+    /// Refusals of the values that this port does not model, in the order of the names. An object is refused by those of its keys that are.
     pub(super) fn not_modelled(&self) -> Vec<(&'static Field, ConfigError)> {
         let refused = |(key, statement): (&&'static str, &Statement)| {
             let field = Field::named(key).expect("statements are made about fields of the table");
             Some((field, check_one(field, &statement.value).err()?))
         };
-        self.by_key.iter().filter_map(refused).collect()
+        let mut refusals: Vec<(&'static Field, ConfigError)> = self.by_key.iter().filter_map(refused).collect();
+        let names: Vec<&str> = refusals.iter().map(|(field, _)| field.key).collect();
+        refusals.retain(|(object, _)| !names.iter().any(|name| object.has_key(name)));
+        refusals
     }
 
     /// Puts a field's estimation rule in the place of what is stated for it. False where no rule is for the value.

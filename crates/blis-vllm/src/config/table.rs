@@ -125,6 +125,8 @@ pub enum Kind {
     Ints,
     /// One or more words.
     Strs,
+    /// A JSON list.
+    List,
     /// A JSON object.
     Json,
     /// A JSON object or any text.
@@ -197,6 +199,16 @@ pub enum Becomes {
     Refused,
 }
 
+/// A class of upstream's that holds configuration.
+#[derive(Debug, Deserialize)]
+pub struct ConfigClass {
+    /// Its name.
+    #[serde(rename = "class")]
+    pub name: &'static str,
+    /// Its fields, each with the keys of the settings that state it; upstream sets the others itself.
+    pub fields: Vec<(&'static str, Vec<&'static str>)>,
+}
+
 /// What a command-line spelling states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spelling {
@@ -226,6 +238,7 @@ struct Document {
     estimates: Vec<Rule>,
     fields: Vec<Field>,
     formerly: Vec<Former>,
+    classes: Vec<ConfigClass>,
 }
 
 static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
@@ -258,6 +271,11 @@ pub fn formerly() -> &'static [Former] {
     &DOCUMENT.formerly
 }
 
+/// Every class of upstream's that holds configuration.
+pub fn config_classes() -> &'static [ConfigClass] {
+    &DOCUMENT.classes
+}
+
 impl Field {
     /// Why the field has its status.
     pub fn reason(&self) -> &'static str {
@@ -280,8 +298,7 @@ impl Field {
         match self.code {
             None => false,
             Some("any") => !shipped,
-            Some("path") => !shipped && value.contains(['.', '/', ':']),
-            Some(how) => how.strip_prefix("key:").is_some_and(|key| value.contains(&format!("\"{key}\""))),
+            Some(_) => !shipped && value.contains(['.', '/', ':']),
         }
     }
 
@@ -298,6 +315,11 @@ impl Field {
     /// The field of a modelled setting.
     pub(super) fn of(setting: Setting) -> &'static Self {
         Self::named(setting.key()).expect("both files are written by one run of the generator")
+    }
+
+    /// Whether a field is a key of this one, or of an object in it.
+    pub(super) fn has_key(&self, key: &str) -> bool {
+        key.strip_prefix(self.key).is_some_and(|rest| rest.starts_with('.'))
     }
 
     /// Whether it is an environment variable.

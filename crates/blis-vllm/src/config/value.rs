@@ -24,6 +24,7 @@ pub(super) fn from_word(field: &Field, word: &str) -> Result<Value, ConfigError>
         Kind::Choice | Kind::ChoiceFolded | Kind::ChoiceNocase | Kind::Enum => return choice(field, word),
         Kind::Ints => Value::Array(vec![integer(word).ok_or_else(|| wrong("an integer"))?]),
         Kind::Strs => Value::Array(vec![Value::from(word)]),
+        Kind::List => json(word).filter(Value::is_array).ok_or_else(|| wrong("a JSON list"))?,
         Kind::Json | Kind::Nested => json(word).filter(Value::is_object).ok_or_else(|| wrong("a JSON object"))?,
         Kind::JsonOrStr => json(word).filter(Value::is_object).unwrap_or_else(|| Value::from(word)),
         Kind::Bool | Kind::Flag => boolean_word(word).ok_or_else(|| wrong("true or false"))?,
@@ -43,6 +44,7 @@ pub(super) fn from_json(field: &Field, value: &Value) -> Result<Value, ConfigErr
     match (field.kind, value) {
         (_, Value::Null) if field.optional => Ok(Value::Null),
         (Kind::Nested | Kind::Json | Kind::JsonOrStr, Value::Object(_))
+        | (Kind::List, Value::Array(_))
         | (Kind::Bool, Value::Bool(_))
         | (Kind::Str | Kind::JsonOrStr, Value::String(_)) => Ok(value.clone()),
         (Kind::Float, Value::Number(_)) => in_range(field, value.clone()),
@@ -200,6 +202,7 @@ const fn wanted(kind: Kind) -> &'static str {
         Kind::Str | Kind::Choice | Kind::ChoiceFolded | Kind::ChoiceNocase | Kind::Enum => "a string",
         Kind::Ints => "a list of integers",
         Kind::Strs => "a list of strings",
+        Kind::List => "a JSON list",
         Kind::Json | Kind::JsonOrStr | Kind::Nested => "a JSON object",
     }
 }

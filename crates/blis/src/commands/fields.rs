@@ -2,7 +2,7 @@
 
 use blis_contracts::strict::did_you_mean;
 use blis_report::grid::Grid;
-use blis_vllm::config::{Estimation, Field, Kind, Status, fields, former_spellings};
+use blis_vllm::config::{ConfigClass, Estimation, Field, Kind, Status, config_classes, fields, former_spellings};
 use clap::ValueEnum;
 
 use super::{Outcome, print};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub(crate) struct Args {
     /// The engine
     engine: Engine,
-    /// A flag, a key or an environment variable; every one is listed where left out
+    /// A flag, a key, an environment variable, or a class of the engine's that holds configuration; all are listed where left out
     #[arg(allow_hyphen_values = true)]
     name: Option<String>,
 }
@@ -35,6 +35,21 @@ fn list() -> String {
     let mut grid = Grid::new(&["name", "status", "type", "default"]);
     for field in fields() {
         grid.row([field.name(), status(field.status), kind(field.kind), &default(field)]);
+    }
+    let classes: Vec<String> = config_classes().iter().map(class).collect();
+    format!("{}\n{}", grid.wrapped().print(), classes.join("\n"))
+}
+
+/// The fields of a class, and by which settings a launch line states each.
+fn class(class: &ConfigClass) -> String {
+    let mut grid = Grid::new(&[class.name, "stated by", "status"]);
+    for (name, keys) in &class.fields {
+        let stated: Vec<&Field> = keys.iter().filter_map(|key| Field::called(key)).collect();
+        let mut statuses: Vec<&str> = stated.iter().map(|field| status(field.status)).collect();
+        statuses.dedup();
+        let names: Vec<&str> = stated.iter().map(|field| field.name()).collect();
+        let by = if names.is_empty() { "nothing: the engine sets it itself".to_owned() } else { names.join(", ") };
+        grid.row([*name, &by, &statuses.join(", ")]);
     }
     grid.wrapped().print()
 }
@@ -58,8 +73,10 @@ fn describe(name: &str) -> Result<String, Failure> {
         grid.row(["because", former.reason]);
         parts.push(grid.wrapped().print());
     }
+    parts.extend(config_classes().iter().filter(|class| class.name == name).map(class));
     if parts.is_empty() {
-        let known: Vec<&str> = fields().iter().flat_map(|field| field.flags.iter().copied().chain([field.key])).collect();
+        let keys = fields().iter().flat_map(|field| field.flags.iter().copied().chain([field.key]));
+        let known: Vec<&str> = keys.chain(config_classes().iter().map(|class| class.name)).collect();
         return Err(Failure::input(format!("the engine has no setting `{name}`"), did_you_mean(name, &known)));
     }
     Ok(parts.join("\n"))
@@ -134,6 +151,7 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Choice | Kind::ChoiceFolded | Kind::ChoiceNocase | Kind::Enum => "choice",
         Kind::Ints => "integers",
         Kind::Strs => "words",
+        Kind::List => "JSON list",
         Kind::Json => "JSON",
         Kind::JsonOrStr => "JSON or text",
         Kind::Nested => "JSON with keys of its own",

@@ -63,7 +63,9 @@ fn a_setting_is_found_by_flag_key_and_former_spelling() {
     }
     assert!(stdout("field_former", &["fields", "vllm", "VLLM_MXFP4_USE_MARLIN"]).contains("moe_backend marlin"));
     assert!(refusal("field_unknown", &["fields", "vllm", "max-num-seq"]).contains("did you mean `max_num_seqs`?"));
-    assert!(stdout("fields", &["fields", "vllm"]).lines().count() > 500);
+    assert!(stdout("fields_class", &["fields", "vllm", "SpeculativeConfig"]).contains("speculative_config.method"));
+    let all = stdout("fields", &["fields", "vllm"]);
+    assert!(all.lines().count() > 500 && all.contains("kv_transfer_config.kv_connector") && all.contains("CacheConfig"));
 }
 
 #[test]

@@ -83,11 +83,30 @@ fn a_field_can_name_code_where_its_value_is_of_another_package() {
     let names = |field: &str, value: &str| Field::called(field).unwrap().names_code(value);
     assert!(names("--scheduler-cls", "my.Scheduler") && !names("--scheduler-cls", "vllm.v1.core.sched.scheduler.Scheduler"));
     assert!(names("distributed_executor_backend", "my.Executor") && !names("distributed_executor_backend", "ray"));
-    let connector = |more: &str| format!("{{\"kv_connector\":\"C\"{more}}}");
-    assert!(
-        names("kv_transfer_config", &connector(",\"kv_connector_module_path\":\"my.c\"")) && !names("kv_transfer_config", &connector(""))
-    );
+    assert!(names("kv_transfer_config.kv_connector_module_path", "my.c") && !names("kv_transfer_config.kv_connector", "C"));
     assert!(!names("--max-num-seqs", "my.Scheduler"));
+}
+
+#[test]
+fn an_object_without_what_is_not_modelled_is_taken() {
+    for line in [
+        "--kv-events-config '{\"enable_kv_cache_events\": false, \"topic\": \"kv\"}'",
+        "--structured-outputs-config.backend guidance",
+        "--profiler-config '{\"torch_profiler_with_stack\": false}'",
+        "--speculative-config None",
+        "-ac '{\"hisparse_config\": null}'",
+    ] {
+        let stated = read(Launch { command: Some(&format!("vllm serve m {line}")), ..Launch::default() });
+        assert!(stated.is_ok(), "{line}: {stated:?}");
+    }
+}
+
+#[test]
+fn every_key_that_is_not_modelled_is_told_instead_of_its_object() {
+    let reading = estimated("--speculative-config '{\"method\": \"mtp\", \"num_speculative_tokens\": 1, \"revision\": \"main\"}'");
+    let told: Vec<String> = reading.refusals.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[0].starts_with("speculative_config.method") && told[1].starts_with("speculative_config.num_speculative_tokens"));
 }
 
 #[test]
@@ -101,9 +120,22 @@ fn what_is_not_modelled_is_refused_by_its_name() {
         ("--enable-expert-parallel", "--enable-expert-parallel: the number of experts in the model must be greater than 0"),
         ("--enable-lora", "--enable-lora = true is not modelled: LoRA adapters"),
         (
-            "--speculative-config '{\"method\": \"ngram\"}'",
-            "--speculative-config = {\"method\":\"ngram\"} is not modelled: speculative decoding",
+            "--speculative-config '{\"method\": \"ngram\", \"num-speculative-tokens\": 3}'",
+            "speculative_config.method = ngram is not modelled: speculative decoding",
         ),
+        ("-sc.num-speculative-tokens 3", "speculative_config.num_speculative_tokens = 3 is not modelled: speculative decoding"),
+        ("-sc.synthetic_acceptance_rates [0.5]", "speculative_config.synthetic_acceptance_rates = [0.5] is not modelled"),
+        ("-sc.synthetic_acceptance_rates 0.5", "speculative_config.synthetic_acceptance_rates: 0.5 is not a JSON list"),
+        ("-sc.methods ngram", "--speculative-config: unknown key \"methods\"; the nearest is \"method\""),
+        ("-sc.method guess", "speculative_config.method: invalid choice \"guess\""),
+        ("-sc '{\"revision\": \"main\"}'", "--speculative-config = {\"revision\":\"main\"} is not modelled: speculative decoding"),
+        (
+            "--kv-transfer-config '{\"kv_connector\": \"NixlConnector\", \"kv_role\": \"kv_both\"}'",
+            "kv_transfer_config.kv_connector = NixlConnector is not modelled: KV transfer",
+        ),
+        ("--kv-events-config '{\"enable_kv_cache_events\": true}'", "kv_events_config.enable_kv_cache_events = true is not modelled"),
+        ("--engram-config.cpu_offload false", "engram_config.cpu_offload = false is not modelled"),
+        ("-ac.hisparse_config '{}'", "attention_config.hisparse_config = {} is not modelled"),
         ("--kv-transfer-config '{}'", "--kv-transfer-config = {} is not modelled"),
         ("--config x.yaml", "--config = x.yaml is not modelled: a scenario states the content of such a file under args"),
         (

@@ -6,13 +6,29 @@ use crate::config::formerly::Release;
 use crate::config::table::Field;
 use crate::config::{
     AttentionBackend, Becomes, CompilationMode, CudagraphMode, FlashinferAllreduce, HashAlgo, KvCacheDtype, LinearBackend, MatmulPrecision,
-    MlaPrefillBackend, MoeBackend, SchedulingPolicy, Setting, Status, fields, former_spellings,
+    MlaPrefillBackend, MoeBackend, SchedulingPolicy, Setting, Status, config_classes, fields, former_spellings,
 };
 
 #[test]
 fn every_field_has_a_status_and_a_reason() {
     assert!(fields().len() > 700, "the table holds the flags, keys and variables of a release");
     assert!(fields().iter().all(|field| !field.reason().is_empty()));
+}
+
+#[test]
+fn each_field_of_each_class_is_stated_by_settings_of_the_table_or_by_nothing() {
+    let stated: Vec<bool> = config_classes()
+        .iter()
+        .flat_map(|class| &class.fields)
+        .map(|(name, keys)| {
+            assert!(keys.iter().all(|key| Field::named(key).is_some()), "{name}");
+            !keys.is_empty()
+        })
+        .collect();
+    assert_eq!((config_classes().len(), stated.len()), (48, 567), "those of the modelled release");
+    assert!(stated.iter().filter(|stated| **stated).count() > 400 && stated.contains(&false));
+    let method = config_classes().iter().find(|class| class.name == "SpeculativeConfig").map(|class| &class.fields);
+    assert!(method.is_some_and(|fields| fields.contains(&("method", vec!["speculative_config.method"]))));
 }
 
 #[test]
