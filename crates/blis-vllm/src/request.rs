@@ -234,11 +234,15 @@ impl Requests {
         self.by_external.iter().flatten().map(|slot| (*slot, self.progress(*slot)))
     }
 
+    /// Requests that have ended and are named by a batch.
+    pub(crate) fn zombies(&self) -> usize {
+        self.progress.iter().filter(|progress| progress.status == Status::Finished && progress.batches > 0).count()
+    }
+
     /// Panics when a slot is neither live, vacant, nor named by a batch.
     pub fn check_invariants(&self) {
         let live = self.live().count();
-        let zombies = self.progress.iter().filter(|progress| progress.status == Status::Finished && progress.batches > 0).count();
-        assert_eq!(live + zombies + self.vacant.len(), self.progress.len(), "a slot is live, vacant or named by a batch");
+        assert_eq!(live + self.zombies() + self.vacant.len(), self.progress.len(), "a slot is live, vacant or named by a batch");
     }
 }
 

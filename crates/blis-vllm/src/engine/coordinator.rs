@@ -256,7 +256,9 @@ mod tests {
 
     #[test]
     fn a_burst_goes_round_the_cores_whatever_the_number_of_front_ends() {
-        assert_eq!(routed(&mut FrontEnds::new(4, 1, false), ms(1), 8), [0, 1, 2, 3, 0, 1, 2, 3]);
+        let mut alone = FrontEnds::new(4, 1, false);
+        assert_eq!(routed(&mut alone, ms(1), 8), [0, 1, 2, 3, 0, 1, 2, 3]);
+        assert_eq!(alone.take_mail(), [], "cores that share no step need no waking");
         // Two front ends scan from different cores, each unaware of what the other sends.
         assert_eq!(routed(&mut FrontEnds::new(2, 2, false), ms(1), 6), [0, 1, 1, 0, 0, 1]);
     }
@@ -291,6 +293,24 @@ mod tests {
         assert_eq!(front.timer(), ms(100));
         // Step 1 of both is published, not the half of step 2.
         assert_eq!(routed(&mut front, ms(100), 1), [1]);
+    }
+
+    #[test]
+    fn what_is_told_of_an_earlier_wave_moves_nothing() {
+        let mut front = FrontEnds::new(2, 1, true);
+        let woken = |front: &mut FrontEnds, notice| {
+            front.notice(ms(1), 0, notice);
+            front.take_mail().first().map(|message| message.wave)
+        };
+        assert_eq!(woken(&mut front, Notice::Started(3)), Some(3));
+        assert_eq!(woken(&mut front, Notice::Started(3)), None, "it runs already");
+        assert_eq!(woken(&mut front, Notice::Started(2)), None);
+        assert_eq!(woken(&mut front, Notice::Started(5)), Some(5), "a later wave than the one that runs");
+        assert_eq!(woken(&mut front, Notice::Completed(4)), None);
+        assert_eq!((front.route(ms(2)).1, front.take_mail()), (5, vec![]), "wave 5 still runs");
+        assert_eq!(woken(&mut front, Notice::Completed(5)), None);
+        assert_eq!(woken(&mut front, Notice::Started(5)), None, "wave 6 is the next");
+        assert_eq!(woken(&mut front, Notice::Started(6)), Some(6));
     }
 
     #[test]

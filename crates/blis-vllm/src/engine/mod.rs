@@ -286,17 +286,8 @@ impl VllmEngine {
         }
     }
 
-    /// Hands the coordinator's messages to the cores; answers whether there were any.
-    fn deliver_mail(&mut self, now: SimTime) -> bool {
-        let Some(routes) = &mut self.routes else { return false };
-        let mail = routes.front_ends.take_mail();
-        for message in &mail {
-            self.cores.iter_mut().for_each(|core| core.inputs.push_back((now, CoreInput::StartWave(*message))));
-        }
-        !mail.is_empty()
-    }
-
-    /// Lets every core do what is due; answers when the first of them goes on, and whether cores that met have more to do now.
+    /// Lets every core do what is due; answers when the first of them goes on, and whether cores that met, or were told something, have
+    /// more to do now.
     fn run_cores(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) -> (Option<SimTime>, bool) {
         let mut around = Around {
             plan_id: self.plan_id,
@@ -310,13 +301,26 @@ impl VllmEngine {
             effects,
         };
         let mut wake: Option<SimTime> = None;
-        for core in &mut self.cores {
-            let next = core.run(now, &mut around);
+        let mut told = false;
+        for index in 0..self.cores.len() {
+            let next = self.cores[index].run(now, &mut around);
             wake = [wake, next].into_iter().flatten().min();
+            // What a core says reaches those behind it before they go on.
+            told |= deliver_mail(&mut self.cores, around.routes.as_deref_mut(), now);
         }
         let met = around.routes.is_some() && lockstep::meet(&mut self.cores, &mut self.device_free, &mut around);
-        (wake, met)
+        told |= deliver_mail(&mut self.cores, around.routes, now);
+        (wake, met || told)
     }
+}
+
+/// Hands the coordinator's messages to the cores; answers whether there were any.
+fn deliver_mail(cores: &mut [Core], routes: Option<&mut Routes>, now: SimTime) -> bool {
+    let mail = routes.map(|routes| routes.front_ends.take_mail()).unwrap_or_default();
+    for core in cores.iter_mut() {
+        core.inputs.extend(mail.iter().map(|message| (now, CoreInput::StartWave(*message))));
+    }
+    !mail.is_empty()
 }
 
 impl Engine for VllmEngine {
@@ -337,14 +341,14 @@ impl Engine for VllmEngine {
         }
         let (core, wave) = self.route(now, &input);
         self.cores[core].inputs.push_back((now, CoreInput::Client(input, wave)));
-        self.deliver_mail(now);
+        deliver_mail(&mut self.cores, self.routes.as_mut(), now);
     }
 
     fn advance(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) {
         effects.refused.append(&mut self.turned_away);
         loop {
-            let (wake, met) = self.run_cores(now, environment, effects);
-            if !self.deliver_mail(now) && !met {
+            let (wake, more) = self.run_cores(now, environment, effects);
+            if !more {
                 effects.wake_at = wake;
                 return;
             }

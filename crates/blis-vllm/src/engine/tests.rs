@@ -17,7 +17,7 @@ use crate::config::CudagraphMode;
 use crate::kv::group::{Attention, Retention};
 use crate::sched::queue::Policy;
 
-/// Microseconds of host and device; a step with a prompt in it takes twice as long.
+/// Microseconds of host and device; a step with a prompt in it takes twice as long, and each later stage a little longer.
 #[derive(Clone, Copy)]
 struct Costs {
     before: u32,
@@ -48,7 +48,7 @@ impl Environment for Costs {
 
     fn price(&mut self, _: PlanId, step: &StepShape) -> StepEstimate {
         let nanoseconds = |micros: u32| f64::from(micros) * 1e3;
-        let device = if step.ranks[0].prefill.is_empty() { self.device } else { 2 * self.device };
+        let device = if step.ranks[0].prefill.is_empty() { self.device } else { 2 * self.device } + 100 * step.stage;
         StepEstimate {
             before_ns: nanoseconds(self.before),
             launch_ns: nanoseconds(self.launch),
@@ -79,6 +79,10 @@ fn plan() -> PoolPlan {
 }
 
 pub(super) fn engine(max_concurrent_batches: u32) -> VllmEngine {
+    engine_of_stages(1, max_concurrent_batches)
+}
+
+fn engine_of_stages(stages: u32, max_concurrent_batches: u32) -> VllmEngine {
     let scheduler = SchedulerConfig {
         max_model_len: 512,
         max_num_batched_tokens: 128,
@@ -91,7 +95,7 @@ pub(super) fn engine(max_concurrent_batches: u32) -> VllmEngine {
         policy: Policy::Fcfs,
         async_scheduling: max_concurrent_batches > 1,
         max_concurrent_batches,
-        pipeline_stages: 1,
+        pipeline_stages: stages,
     };
     let kv = KvConfig {
         groups: vec![Attention::Full.in_blocks(16)],
@@ -105,7 +109,7 @@ pub(super) fn engine(max_concurrent_batches: u32) -> VllmEngine {
     };
     let graphs = CudaGraphs::new(CudagraphMode::FullAndPiecewise, &[1, 2, 4, 8, 16, 32, 64], 128);
     VllmEngine::new(EngineParts {
-        plan: plan(),
+        plan: PoolPlan { layout: Layout { pipeline: stages, ..Layout::SINGLE }, ..plan() },
         plan_id: PlanId(0),
         settings: Vec::new(),
         scheduler,
@@ -128,7 +132,11 @@ fn abort(slot: u32, at: u64) -> (u64, Input) {
 }
 
 /// Runs the inputs and writes down every launched step, token and end.
-fn timeline(mut engine: VllmEngine, mut costs: Costs, inputs: Vec<(u64, Input)>) -> String {
+fn timeline(mut engine: VllmEngine, costs: Costs, inputs: Vec<(u64, Input)>) -> String {
+    timeline_of(&mut engine, costs, inputs)
+}
+
+fn timeline_of(engine: &mut VllmEngine, mut costs: Costs, inputs: Vec<(u64, Input)>) -> String {
     let mut text = String::new();
     let mut inputs: VecDeque<_> = inputs.into_iter().map(|(time, input)| (SimTime::from_micros(time), input)).collect();
     let mut effects = Effects::default();
@@ -206,6 +214,25 @@ fn a_step_whose_chunks_are_found_from_lengths_is_launched_once_the_one_before_is
          4280: token of 0
          4280: Length of 0",
     );
+}
+
+#[test]
+fn a_decode_waits_for_the_token_that_the_last_stage_samples_and_a_prompt_does_not() {
+    let mut engine = engine_of_stages(2, 3);
+    check(
+        &timeline_of(&mut engine, DEVICE_BOUND, vec![request(0, 0, 3, 3), request(1, 2500, 1, 1)]),
+        "0: step 0 of 32 tokens, 150-4250
+         1150: step 1 of 1 tokens, 4250-6350
+         4280: token of 0
+         4280: step 2 of 32 tokens, 5250-9350
+         4430: step 3 of 1 tokens, 7250-10450
+         6380: token of 0
+         9380: token of 1
+         9380: Length of 1
+         10480: token of 0
+         10480: Length of 0",
+    );
+    assert_eq!(engine.counters().busy.as_micros(), 6_200, "half of what both stages work");
 }
 
 #[test]
@@ -328,9 +355,11 @@ fn what_a_request_waits_behind_is_counted_in_full() {
         engine.deliver(SimTime::ZERO, request(slot, 0, 1, 1).1);
     }
     let mut now = SimTime::ZERO;
+    let mut in_steps = Vec::new();
     loop {
         effects.clear();
         engine.advance(now, &mut costs, &mut effects);
+        in_steps.extend(effects.started.iter().map(|step| step.requests));
         finished.extend(effects.finished.iter().map(|end| (end.slot.0, end.reason)));
         match effects.wake_at {
             Some(wake) => now = wake,
@@ -339,7 +368,7 @@ fn what_a_request_waits_behind_is_counted_in_full() {
     }
     // Four prompts of 32 tokens fill a step: the rest wait from 0 to 150, and the ninth on to 2180.
     assert_eq!(engine.counters().waits.token_budget.as_micros(), 2180);
-    assert_eq!(finished.len(), 9);
+    assert_eq!((finished.len(), in_steps), (9, vec![4, 4, 1]));
     assert!(finished.iter().all(|(_, reason)| *reason == FinishReason::Length));
 }
 

@@ -218,7 +218,7 @@ mod tests {
         for block in 0..5 {
             node = chain.extend(node, slice(TokenSource::Unique(7), block * 16, 16));
         }
-        assert_eq!(chain.alive(), 5);
+        assert_eq!((chain.alive(), chain.by_link.len()), (5, 1), "a first child needs no place in the table");
         chain.release(node);
         assert_eq!(chain.alive(), 0);
         chain.check_invariants(0);

@@ -20,9 +20,9 @@ pub(super) const fn start_of_chunk(position: u32, chunk: u32) -> u32 {
 }
 
 /// Most blocks a request holds at once: those of a chunk and of what is in flight.
-pub(super) const fn most_blocks(chunk: u32, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> u32 {
+pub(super) fn most_blocks(chunk: u32, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> u32 {
     let held = chunk.saturating_add(max_in_flight_tokens);
-    blocks_for(if held < max_model_len { held } else { max_model_len }, block_size)
+    blocks_for(held.min(max_model_len), block_size)
 }
 
 /// The number of processed tokens at which a chunk begins before which one more block lies than now.

@@ -81,13 +81,8 @@ impl Journal {
     }
 
     /// How many events there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.events.len()
-    }
-
-    /// Whether nothing has happened.
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
     }
 
     /// A request's blocks from `first` up to the one that ends with `content` were considered; those at `kept` became findable.

@@ -79,14 +79,13 @@ impl Attention {
     /// Most blocks a request holds at once, where the group gives blocks back while the request runs.
     ///
     /// upstream: vllm `v1/kv_cache_interface.py::SlidingWindowSpec.max_admission_blocks_per_request`
-    pub const fn admission_cap(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> Option<u32> {
+    pub fn admission_cap(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> Option<u32> {
         match self {
             Self::Full | Self::Mamba(_) => None,
             Self::Chunked { chunk } => Some(chunked::most_blocks(chunk, block_size, max_in_flight_tokens, max_model_len)),
             Self::SlidingWindow { window } => {
                 let held = (window - 1).saturating_add(max_in_flight_tokens);
-                let tokens = if held < max_model_len { held } else { max_model_len };
-                Some(blocks_for(tokens, block_size) + 1)
+                Some(blocks_for(held.min(max_model_len), block_size) + 1)
             }
         }
     }
@@ -96,7 +95,7 @@ impl Attention {
     /// Most blocks one request of the greatest length takes.
     ///
     /// upstream: vllm `v1/kv_cache_interface.py::KVCacheSpec.max_memory_usage_bytes`
-    pub const fn blocks_per_request(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> u32 {
+    pub fn blocks_per_request(self, block_size: u32, max_in_flight_tokens: u32, max_model_len: u32) -> u32 {
         match self {
             Self::Full => blocks_for(max_model_len, block_size),
             Self::SlidingWindow { .. } | Self::Chunked { .. } => {
@@ -106,7 +105,7 @@ impl Attention {
                 }
             }
             Self::Mamba(MambaMode::None) => 1,
-            Self::Mamba(MambaMode::Align { checkpoints }) => 2 + checkpoints as u32,
+            Self::Mamba(MambaMode::Align { checkpoints }) => 2 + u32::from(checkpoints),
         }
     }
 }

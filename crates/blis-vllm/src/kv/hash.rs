@@ -16,7 +16,7 @@ pub struct BlockHash(pub [u8; 32]);
 impl BlockHash {
     /// What events carry of it: the low 64 bits.
     pub fn published(self) -> u64 {
-        self.0[24..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+        u64::from_be_bytes(*self.0.last_chunk().expect("a hash has more than eight bytes"))
     }
 }
 

@@ -119,7 +119,7 @@ impl AlignedSplit {
         let stops = [
             if start.is_multiple_of(block_size) || on_the_way { 0 } else { next },
             if on_the_way { 0 } else { last_block_end(known, block_size) },
-            if start < junction && junction < end { start + (junction - start) / block_size * block_size } else { 0 },
+            if (start..end).contains(&junction) { start + (junction - start) / block_size * block_size } else { 0 },
         ];
         stops.into_iter().filter(|stop| (start + 1..end).contains(stop)).min().unwrap_or(end).saturating_sub(start)
     }

@@ -40,6 +40,11 @@ fn grouped(kinds: &[Attention]) -> Vec<Vec<usize>> {
 }
 
 #[test]
+fn the_greatest_length_is_among_those_that_may_fit() {
+    assert_eq!([0, 7, 9, 10, 99].map(|most| longest_fitting(10, |length| length <= most)), [0, 7, 9, 10, 10]);
+}
+
+#[test]
 fn equal_layers_form_one_group() {
     assert_eq!(grouped(&[FULL; 4]), [[0, 1, 2, 3]]);
     assert_eq!(grouped(&[WINDOW; 2]), [[0, 1]]);

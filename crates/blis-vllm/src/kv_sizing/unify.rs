@@ -21,13 +21,15 @@ pub(super) fn pages(layers: &[LayerKv]) -> Vec<LayerKv> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv::group::MambaMode;
 
     #[test]
     fn smaller_pages_hold_more_tokens_or_are_padded() {
         let layer = |attention, page_bytes| LayerKv { name: String::new(), attention, block_size: 16, page_bytes };
         let window = Attention::SlidingWindow { window: 64 };
-        let unified = pages(&[layer(window, 4096), layer(Attention::Full, 2048), layer(Attention::Full, 3000)]);
+        let state = Attention::Mamba(MambaMode::None);
+        let unified = pages(&[layer(window, 4096), layer(Attention::Full, 2048), layer(Attention::Full, 1500), layer(state, 1024)]);
         let found: Vec<_> = unified.iter().map(|layer| (layer.block_size, layer.page_bytes)).collect();
-        assert_eq!(found, [(16, 4096), (32, 4096), (16, 4096)]);
+        assert_eq!(found, [(16, 4096), (32, 4096), (16, 4096), (16, 4096)]);
     }
 }

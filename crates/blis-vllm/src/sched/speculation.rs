@@ -139,6 +139,14 @@ mod tests {
     }
 
     #[test]
+    fn a_draw_equal_to_the_rate_is_neither_right_nor_forbidden() {
+        let profile = |rate, forbidden| Profile { seed: 7, accepted_permille: vec![rate], forbidden_permille: forbidden };
+        let (right, forbidden) = (profile(0, 0).draw(3, 1, 0), profile(0, 0).draw(3, 1, ABOUT_GRAMMARS));
+        assert_eq!([right, right + 1].map(|rate| profile(rate, 0).accepted(3, 1, 1)), [0, 1]);
+        assert_eq!([forbidden, forbidden + 1].map(|rate| profile(0, rate).allowed(3, 1, 1)), [1, 0]);
+    }
+
+    #[test]
     fn positions_are_accepted_as_often_as_the_profile_says_and_never_behind_a_wrong_one() {
         let profile = Profile { seed: 7, accepted_permille: vec![800, 500], forbidden_permille: 300 };
         let mut at = [0_u32; 4];

@@ -133,6 +133,7 @@ impl Bench {
         }
         let pool = self.scheduler.kv().pool();
         assert_eq!(pool.free_blocks(), pool.usable_blocks(), "every block has come back");
+        assert_eq!(self.scheduler.requests.zombies(), 0, "every slot has come back");
         text
     }
 }

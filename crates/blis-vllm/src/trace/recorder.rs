@@ -290,8 +290,8 @@ impl Recorder for TraceRecorder {
         let why = |output: &Output| if output.failed { Some("error") } else { output.finished.map(reason) };
         let out = outputs.iter().map(|output| (self.external(output.external), output.gained, why(output))).collect();
         let aborted = aborted.iter().map(|slot| self.external(*slot)).collect();
-        let journal = pool.journal().filter(|journal| journal.len() > self.events);
-        let events = journal.map(|journal| hex(&journal.batch(std::mem::replace(&mut self.events, journal.len()), 0.0)));
+        let journal = pool.journal().filter(|journal| journal.count() > self.events);
+        let events = journal.map(|journal| hex(&journal.batch(std::mem::replace(&mut self.events, journal.count()), 0.0)));
         self.line.done = Some(Done { step: call, t: at.as_micros(), aborted, out, stats, events });
     }
 
