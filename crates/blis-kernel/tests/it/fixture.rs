@@ -36,7 +36,16 @@ pub(crate) fn model(chip_name: &str) -> &'static CostModel {
 /// A class of layers under construction.
 pub(crate) fn layer(index: u32, primitive: Primitive, kernel: &str, shape: PrimitiveShape, rows: RowSet) -> LoweredLayer {
     let (library, variant) = kernel.split_once('/').expect("library and variant");
-    LoweredLayer { layer: index, stage: 0, primitive, kernel: KernelImpl::named(library, variant), shape, rows, runs_for: RowRange::ALL, start: Start::Ordered }
+    LoweredLayer {
+        layer: index,
+        stage: 0,
+        primitive,
+        kernel: KernelImpl::named(library, variant),
+        shape,
+        rows,
+        runs_for: RowRange::ALL,
+        start: Start::Ordered,
+    }
 }
 
 fn gemm(columns: u64, depth: u64) -> PrimitiveShape {
