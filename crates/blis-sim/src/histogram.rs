@@ -11,14 +11,12 @@ pub(crate) struct Histogram {
     flat: Vec<u64>,
     long: BTreeMap<u64, u64>,
     samples: u64,
-    sum_us: u128,
 }
 
 impl Histogram {
     #[inline]
     pub(crate) fn add(&mut self, micros: u64) {
         self.samples += 1;
-        self.sum_us += u128::from(micros);
         match usize::try_from(micros) {
             Ok(cell) if cell < self.flat.len() => self.flat[cell] += 1,
             Ok(cell) if cell < FLAT_CELLS => {
@@ -34,7 +32,8 @@ impl Histogram {
     }
 
     pub(crate) fn mean(&self) -> Option<f64> {
-        (self.samples > 0).then(|| self.sum_us as f64 / self.samples as f64)
+        let sum_us: u128 = self.cells().map(|(micros, count)| u128::from(micros) * u128::from(count)).sum();
+        (self.samples > 0).then(|| sum_us as f64 / self.samples as f64)
     }
 
     pub(crate) fn max(&self) -> Option<u64> {
@@ -55,11 +54,16 @@ impl Histogram {
         Some(below as f64 + (above as f64 - below as f64) * (position - lower))
     }
 
+    /// Each duration that may have been seen, ascending, and how often.
+    fn cells(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let flat = (0..).zip(self.flat.iter().copied());
+        flat.chain(self.long.iter().map(|(micros, count)| (*micros, *count)))
+    }
+
     /// The sample of a rank, counted from the smallest.
     fn ranked(&self, rank: u64) -> u64 {
-        let cells = self.flat.iter().enumerate().map(|(cell, count)| (cell as u64, *count)).chain(self.long.iter().map(|(k, v)| (*k, *v)));
         let mut seen = 0;
-        for (micros, count) in cells {
+        for (micros, count) in self.cells() {
             seen += count;
             if rank < seen {
                 return micros;
@@ -86,6 +90,7 @@ mod tests {
             samples.sort_unstable();
             prop_assert_eq!(histogram.max(), samples.last().copied());
             prop_assert_eq!(histogram.samples(), samples.len() as u64);
+            prop_assert_eq!(histogram.mean(), Some(samples.iter().sum::<u64>() as f64 / samples.len() as f64));
             let exact = quantile_of_sorted(&samples.iter().map(|micros| *micros as f64).collect::<Vec<_>>(), q);
             prop_assert_eq!(histogram.quantile(q), exact);
         }

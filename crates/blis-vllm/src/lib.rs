@@ -8,6 +8,7 @@
 pub mod config;
 
 pub mod cudagraph;
+mod divisors;
 pub mod engine;
 pub mod kv;
 pub mod kv_sizing;

@@ -4,7 +4,7 @@ use blis_contracts::step::{PrefillRow, RankStep};
 
 use super::core::requests;
 use crate::cudagraph::CudaGraphs;
-use crate::sched::batch::{Batch, Row};
+use crate::sched::batch::Batch;
 
 /// Describes `batch`, padded as it is launched, into `rank`.
 pub(super) fn describe(batch: &Batch, graphs: &CudaGraphs, rank: &mut RankStep) {
@@ -22,17 +22,16 @@ pub(super) fn uniform_decode(batch: &Batch, graphs: &CudaGraphs, rank: &RankStep
 /// Describes `batch` without its padding.
 pub(super) fn fill(batch: &Batch, rank: &mut RankStep) {
     rank.clear();
-    let decodes = |row: &Row| row.tokens == 1 && row.context > 0;
-    if batch.rows.iter().all(decodes) {
+    if batch.prefill_rows == 0 {
         rank.decode.extend(batch.rows.iter().map(|row| row.context));
     } else {
         for row in &batch.rows {
-            if decodes(row) {
+            if row.is_decode() {
                 rank.decode.push(row.context);
             } else {
                 rank.prefill.push(PrefillRow { query: row.tokens, context: row.context });
             }
         }
     }
-    rank.sampled = batch.rows.iter().map(|row| u32::from(row.samples)).sum();
+    rank.sampled = batch.sampled;
 }

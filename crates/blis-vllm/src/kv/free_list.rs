@@ -74,10 +74,13 @@ impl FreeList {
         if first == Node::SENTINEL {
             return None;
         }
-        let next = self.links[first.index()].next;
-        let stood_for_more = first.index() + 1 == self.links.len();
-        self.remove(first.block());
-        if stood_for_more {
+        let links = &mut self.links[first.index()];
+        let next = links.next;
+        *links = Neighbours { previous: first, next: first };
+        self.links[next.index()].previous = Node::SENTINEL;
+        self.links[Node::SENTINEL.index()].next = next;
+        self.length -= 1;
+        if first.index() + 1 == self.links.len() {
             self.reveal_next(Node::SENTINEL, next);
         }
         Some(first.block())
@@ -146,9 +149,10 @@ impl FreeList {
 
     #[inline]
     fn link(&mut self, previous: Node, block: BlockId, next: Node) {
-        assert!(!self.contains(block), "block {} is freed twice", block.0);
         let node = Node::of(block);
-        self.links[node.index()] = Neighbours { previous, next };
+        let links = &mut self.links[node.index()];
+        assert!(links.next == node, "block {} is freed twice", block.0);
+        *links = Neighbours { previous, next };
         self.links[previous.index()].next = node;
         self.links[next.index()].previous = node;
         self.length += 1;

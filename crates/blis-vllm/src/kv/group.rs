@@ -276,9 +276,11 @@ impl Group {
     pub fn extend(&mut self, pool: &mut BlockPool, slot: Slot, span: Span) {
         let taken = self.blocks_to_grow(slot, span) as usize;
         let table = &mut self.tables[slot.index()];
-        let length = (blocks_for(span.tokens, self.block_size) as usize).max(table.len() + taken);
-        // Only states leave a gap: block ends inside a step whose state nobody keeps.
-        table.resize(length - taken, BlockId::NULL);
+        let kept = (blocks_for(span.tokens, self.block_size) as usize).saturating_sub(taken);
+        if kept > table.len() {
+            // Only states leave a gap: block ends inside a step whose state nobody keeps.
+            table.resize(kept, BlockId::NULL);
+        }
         for _ in 0..taken {
             table.push(pool.take());
         }

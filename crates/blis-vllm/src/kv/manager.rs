@@ -18,7 +18,7 @@ use super::events::Naming;
 use super::group::{CachePolicy, Group, GroupConfig, Retention, Span};
 use super::lookup::{Hit, Lookup};
 use super::pool::BlockPool;
-use crate::kv_sizing::greatest_common_divisor;
+use crate::divisors::greatest_common_divisor;
 use crate::request::{Progress, Slot, Status};
 
 /// The resolved KV cache.

@@ -120,15 +120,20 @@ impl BlockPool {
     }
 
     /// Hands out the next block; its old content is forgotten. Panics when none is free: callers check first.
+    #[inline]
     pub fn take(&mut self) -> BlockId {
         let block = self.free.pop_front().expect("the caller checked that a block is free");
-        if block.index() == self.blocks.len() {
-            self.blocks.push(VACANT);
-        }
-        self.forget(block);
-        debug_assert!(self.is_idle(block), "a free block has no holder");
-        self.blocks[block.index()].references = 1;
         self.handed_out += 1;
+        match self.blocks.get_mut(block.index()) {
+            None => self.blocks.push(Block { references: 1, ..VACANT }),
+            Some(record) => {
+                debug_assert!(record.references == 0, "a free block has no holder");
+                record.references = 1;
+                if record.content != NodeId::ROOT {
+                    self.forget(block);
+                }
+            }
+        }
         block
     }
 
@@ -156,11 +161,12 @@ impl BlockPool {
             if block.is_null() {
                 continue;
             }
-            self.blocks[block.index()].references -= 1;
-            if !self.is_idle(block) {
+            let record = &mut self.blocks[block.index()];
+            record.references -= 1;
+            if record.references > 0 {
                 continue;
             }
-            if self.blocks[block.index()].content == NodeId::ROOT {
+            if record.content == NodeId::ROOT {
                 self.free.insert(&mut front, block);
             } else {
                 self.free.push_back(block);
@@ -197,11 +203,9 @@ impl BlockPool {
         self.blocks[block.index()] = Block { references, content, earlier, later, group };
     }
 
+    /// A block that keeps something is handed out again: nobody finds it by that any more.
     fn forget(&mut self, block: BlockId) {
         let Block { content, earlier, later, group, .. } = self.blocks[block.index()];
-        if content == NodeId::ROOT {
-            return;
-        }
         let first = &mut self.first[content.index() * self.groups + usize::from(group)];
         if later == block {
             *first = BlockId::NULL;

@@ -16,6 +16,7 @@ mod tests;
 use groups::{LayerGroup, group_layers};
 
 use crate::config::CapacityCount;
+use crate::divisors::least_common_multiple;
 use crate::kv::group::{Attention, Retention};
 use crate::kv::manager::KvConfig;
 
@@ -252,19 +253,6 @@ fn scheduler_block_size(input: &SizingInput, groups: &[LayerGroup]) -> Result<u3
         return Err(KvSizingError::CachedMixedBlocks { sizes: groups.iter().map(|group| group.block_size).collect() });
     }
     Ok(size)
-}
-
-/// The greatest number that divides both.
-pub(crate) const fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    let (mut divisor, mut rest) = (a, b);
-    while rest > 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    divisor
-}
-
-fn least_common_multiple(a: u32, b: u32) -> u32 {
-    a / greatest_common_divisor(a, b) * b
 }
 
 fn retention(input: &SizingInput, groups: &[LayerGroup], block_size: u32) -> Result<Retention, KvSizingError> {

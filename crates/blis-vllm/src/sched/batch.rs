@@ -54,6 +54,10 @@ pub struct Batch {
     pub tokens: u32,
     /// Of these, tokens of rows that prefill.
     pub prefill_tokens: u32,
+    /// Rows that yield an output token.
+    pub sampled: u32,
+    /// Rows of anything but one token behind others.
+    pub prefill_rows: u32,
     /// Requests that were preempted while the batch was formed, in order.
     pub preempted: Vec<Slot>,
     /// Requests whose end the workers learn with this batch.
@@ -66,12 +70,22 @@ pub struct Batch {
     pub waits_for_tokens: bool,
 }
 
+impl Row {
+    /// Whether kernels take it for a decode: one token behind others.
+    #[inline]
+    pub const fn is_decode(&self) -> bool {
+        self.tokens == 1 && self.context > 0
+    }
+}
+
 impl Batch {
     /// Empties the batch, keeping its allocations.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.tokens = 0;
         self.prefill_tokens = 0;
+        self.sampled = 0;
+        self.prefill_rows = 0;
         self.preempted.clear();
         self.finished.clear();
         self.masks.clear();

@@ -7,16 +7,13 @@ use blis_contracts::engine::FinishReason;
 use super::batch::{Batch, Row};
 use super::scheduler::{Output, Scheduler};
 use crate::kv::manager::KvManager;
-use crate::request::{Progress, Slot, Status};
+use crate::request::{Identity, Progress, Slot, Status};
 
-/// What a step gave one request.
+/// What a step gave one request: at least one token.
 struct Gain {
-    /// Tokens; none where the request is gone or its prompt is not finished.
     tokens: u32,
     /// The last of them ended it.
     finished: Option<FinishReason>,
-    /// The request is over, now or since before.
-    over: bool,
 }
 
 impl Scheduler {
@@ -29,11 +26,7 @@ impl Scheduler {
             self.draft_stats.begin(speculation.tokens);
         }
         for row in &batch.rows {
-            let gain = self.process_row(row, batch);
-            if gain.tokens > 0 {
-                told(self.output(row.slot, gain.tokens, gain.finished));
-            }
-            somebody_is_gone |= gain.over;
+            somebody_is_gone |= self.process_row(row, batch, &mut told);
         }
         if somebody_is_gone {
             self.running.retain(|slot| self.requests.progress(*slot).status == Status::Running);
@@ -48,8 +41,9 @@ impl Scheduler {
         failed
     }
 
+    /// Tells what the request of a row gained, if anything; answers whether it is over, now or since before.
     #[inline]
-    fn process_row(&mut self, row: &Row, batch: &Batch) -> Gain {
+    fn process_row(&mut self, row: &Row, batch: &Batch, told: &mut impl FnMut(Output)) -> bool {
         let mut progress = self.requests.progress_mut(row.slot);
         progress.batches -= 1;
         progress.in_flight -= row.tokens;
@@ -60,22 +54,25 @@ impl Scheduler {
         }
         let status = progress.status;
         if status == Status::Finished || !row.samples {
-            return Gain { tokens: 0, finished: None, over: status == Status::Finished };
+            return status == Status::Finished;
         }
         let mut most = 1;
         if row.drafts > 0 {
             most += self.verify(row, batch, stale);
             progress = self.requests.progress_mut(row.slot);
         }
-        let gain = append(&mut self.kv, row.slot, progress, most, self.config.max_model_len);
+        let Gain { tokens, finished } = append(&mut self.kv, row.slot, progress, most, self.config.max_model_len);
         if self.config.async_scheduling && !stale {
-            progress.placeholders -= gain.tokens;
+            progress.placeholders -= tokens;
         }
         if self.config.async_scheduling && status == Status::Running {
             let processed = progress.computed - progress.placeholders;
             self.kv.cache_processed(row.slot, progress, processed);
         }
-        if gain.finished.is_some() {
+        let (prompt, outputs) = (progress.prompt, progress.outputs());
+        let Identity { id, external, cached_prompt, .. } = *self.requests.identity(row.slot);
+        told(Output { external, id, gained: tokens, finished, failed: false, prompt, outputs, cached_prompt });
+        if finished.is_some() {
             if status != Status::Running {
                 cov_mark::hit!(end_while_preempted);
                 self.waiting.remove(row.slot, self.requests.identity(row.slot));
@@ -83,7 +80,7 @@ impl Scheduler {
             }
             self.free(row.slot);
         }
-        gain
+        finished.is_some()
     }
 
     /// Drafts of a row that were right. The others take back what they were counted for, unless a preemption already has.
@@ -141,7 +138,7 @@ fn append(kv: &mut KvManager, slot: Slot, progress: &mut Progress, most: u32, ma
         kv.token_appended(slot, progress);
         let finished = progress.check_stop(max_model_len);
         if finished.is_some() || tokens == most {
-            return Gain { tokens, finished, over: finished.is_some() };
+            return Gain { tokens, finished };
         }
     }
 }

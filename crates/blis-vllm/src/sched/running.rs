@@ -24,6 +24,21 @@ pub(super) struct Budgets {
     pub(super) only_decodes: bool,
 }
 
+/// How far the look at the running requests has come.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// The request in hand.
+    index: usize,
+    budgets: Budgets,
+}
+
+/// What preempting others came to.
+struct Room {
+    /// The request can grow; else it had to go itself.
+    made: bool,
+    place: Place,
+}
+
 impl Budgets {
     pub(super) fn take(&mut self, tokens: u32) {
         self.tokens -= tokens;
@@ -63,14 +78,15 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn schedule_running(&mut self, budgets: &mut Budgets, batch: &mut Batch) {
+    /// Schedules the running requests, in order; answers what they leave of the budgets.
+    pub(super) fn schedule_running(&mut self, mut budgets: Budgets, batch: &mut Batch) -> Budgets {
         let mut index = 0;
         while let Some(&slot) = self.running.get(index) {
             let left = budgets.left();
             if left == 0 {
-                return;
+                break;
             }
-            let tokens = self.tokens_for_running(self.requests.progress(slot), budgets, left);
+            let tokens = self.tokens_for_running(self.requests.progress(slot), &budgets, left);
             if tokens == 0 {
                 // Later requests may still run.
                 index += 1;
@@ -78,8 +94,10 @@ impl Scheduler {
             }
             let mut progress = self.requests.progress_mut(slot);
             if !self.kv.grow(slot, progress, tokens) {
-                if !self.make_room(slot, tokens, &mut index, budgets, batch) {
-                    return;
+                let room = self.make_room(slot, tokens, Place { index, budgets }, batch);
+                Place { index, budgets } = room.place;
+                if !room.made {
+                    break;
                 }
                 progress = self.requests.progress_mut(slot);
             }
@@ -89,17 +107,18 @@ impl Scheduler {
             budgets.take(tokens);
             index += 1;
         }
+        budgets
     }
 
-    /// Preempts until a request can grow; false where it had to go itself.
+    /// Preempts until a request can grow.
     #[cold]
-    fn make_room(&mut self, slot: Slot, tokens: u32, index: &mut usize, budgets: &mut Budgets, batch: &mut Batch) -> bool {
+    fn make_room(&mut self, slot: Slot, tokens: u32, mut place: Place, batch: &mut Batch) -> Room {
         loop {
-            if self.preempt_one(index, budgets, batch) == slot {
-                return false;
+            if self.preempt_one(&mut place, batch) == slot {
+                return Room { made: false, place };
             }
             if self.kv.grow(slot, self.requests.progress_mut(slot), tokens) {
-                return true;
+                return Room { made: true, place };
             }
         }
     }
@@ -140,19 +159,19 @@ impl Scheduler {
         tokens.saturating_sub(speculation.prefill_lookahead - left)
     }
 
-    /// Takes the least urgent running request out of the step and of the running list. `index` stays at the request that wanted blocks.
-    fn preempt_one(&mut self, index: &mut usize, budgets: &mut Budgets, batch: &mut Batch) -> Slot {
+    /// Takes the least urgent running request out of the step and of the running list. The place stays at the request that wanted blocks.
+    fn preempt_one(&mut self, place: &mut Place, batch: &mut Batch) -> Slot {
         let position = match self.config.policy {
             Policy::Fcfs => self.running.len() - 1,
             Policy::Priority => self.least_urgent_running(),
         };
         let victim = self.running.remove(position);
-        if position < *index {
-            *index -= 1;
+        if position < place.index {
+            place.index -= 1;
         }
         if let Some(row) = batch.rows.iter().position(|row| row.slot == victim) {
             cov_mark::hit!(preemption_of_a_request_already_scheduled);
-            budgets.give_back(batch.rows.remove(row).tokens);
+            place.budgets.give_back(batch.rows.remove(row).tokens);
         }
         self.preempt(victim);
         batch.preempted.push(victim);

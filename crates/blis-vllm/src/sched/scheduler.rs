@@ -194,8 +194,7 @@ impl Scheduler {
         self.steps += 1;
         let decoding = |slot: &Slot| !self.requests.progress(*slot).prefilling;
         let only_decodes = throttled && !self.prompts_held_up && self.running.iter().any(decoding);
-        let mut budgets = self.budgets(only_decodes);
-        self.schedule_running(&mut budgets, batch);
+        let mut budgets = self.schedule_running(self.budgets(only_decodes), batch);
         if batch.preempted.is_empty() {
             self.admit_waiting(&mut budgets, batch);
         } else {
@@ -216,6 +215,9 @@ impl Scheduler {
         let next = self.features.speculation.as_ref().map_or(0, |speculation| speculation.next_drafts(batch.rows.len()));
         batch.next_drafts = next;
         let grammars = !self.features.requests.is_empty();
+        // A decode comes back to the first stage when the last has done with it.
+        let not_before = self.steps + self.config.pipeline_stages;
+        let (mut prefill_tokens, mut sampled, mut prefill_rows) = (0, 0, 0);
         for row in &mut batch.rows {
             let mut progress = self.requests.progress_mut(row.slot);
             progress.computed += row.tokens;
@@ -223,9 +225,11 @@ impl Scheduler {
             progress.batches += 1;
             let known = progress.tokens + progress.placeholders;
             row.prefill = row.context < progress.prompt || row.context + 1 < known;
-            batch.prefill_tokens += if row.prefill { row.tokens } else { 0 };
+            prefill_tokens += if row.prefill { row.tokens } else { 0 };
             progress.prefilling = progress.computed < known;
             row.samples = !progress.prefilling;
+            sampled += u32::from(row.samples);
+            prefill_rows += u32::from(!row.is_decode());
             if grammars {
                 self.note_grammar(*row, self.requests.progress(row.slot), &mut batch.waits_for_tokens, &mut batch.masks);
                 progress = self.requests.progress_mut(row.slot);
@@ -233,10 +237,12 @@ impl Scheduler {
             if row.samples && self.config.async_scheduling {
                 progress.placeholders += 1 + u32::from(row.drafts);
                 progress.drafts = next;
-                // A decode comes back to the first stage when the last has done with it.
-                progress.not_before = self.steps + self.config.pipeline_stages;
+                progress.not_before = not_before;
             }
         }
+        batch.prefill_tokens = prefill_tokens;
+        batch.sampled = sampled;
+        batch.prefill_rows = prefill_rows;
     }
 
     /// Cuts a chunk so that it ends at a state worth caching, where layers keep states; none where it must wait for a larger one.
