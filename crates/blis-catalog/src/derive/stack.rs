@@ -1,7 +1,63 @@
 //! A list of layers as named blocks and runs of repeated cycles.
 
+use std::fmt;
+
 use blis_contracts::model::{Attention, FeedForward, LayerBlock, StackRun};
 use indexmap::IndexMap;
+
+/// What a layer is that others of its model are not, as far as its name tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It attends, where others keep a state.
+    Attention,
+    /// It keeps a state by the gated delta rule.
+    Delta,
+    /// It keeps the state of a Mamba-2 scan.
+    Mamba,
+    /// It attends to all tokens, in the respect in which others do not.
+    Full,
+    /// It attends within chunks.
+    Chunked,
+    /// It attends within a window.
+    Sliding,
+    /// It attends to a window alone, where others see compressed tokens too.
+    Window,
+    /// It attends to entries of so many tokens each.
+    Compressed(u32),
+    /// It picks the tokens it attends to.
+    Indexed,
+    /// It attends to tokens that a layer below picked.
+    Reusing,
+    /// It has no network behind it.
+    Alone,
+    /// Its network is a mixture of experts.
+    Experts,
+    /// Its network is one.
+    Dense,
+    /// Its experts are looked up by token.
+    ByToken,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attention => f.write_str("attention"),
+            Self::Delta => f.write_str("delta"),
+            Self::Mamba => f.write_str("mamba"),
+            Self::Full => f.write_str("full"),
+            Self::Chunked => f.write_str("chunked"),
+            Self::Sliding => f.write_str("sliding"),
+            Self::Window => f.write_str("window"),
+            Self::Compressed(ratio) => write!(f, "compressed-{ratio}"),
+            Self::Indexed => f.write_str("indexed"),
+            Self::Reusing => f.write_str("reusing"),
+            Self::Alone => f.write_str("alone"),
+            Self::Experts => f.write_str("moe"),
+            Self::Dense => f.write_str("dense"),
+            Self::ByToken => f.write_str("by-token"),
+        }
+    }
+}
 
 /// Names the distinct layers and writes their order as runs.
 pub(crate) fn compress(layers: Vec<LayerBlock>) -> (IndexMap<String, LayerBlock>, Vec<StackRun>) {
@@ -29,12 +85,14 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
         Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => false,
     };
     let recurrence = |block: &LayerBlock| match &block.attention {
-        Attention::GatedDelta(_) => Some("delta"),
-        Attention::Mamba2(_) => Some("mamba"),
+        Attention::GatedDelta(_) => Some(Kind::Delta),
+        Attention::Mamba2(_) => Some(Kind::Mamba),
         Attention::GroupedQuery(_) | Attention::Latent(_) | Attention::Compressed(_) => None,
     };
     let compression = |block: &LayerBlock| match &block.attention {
-        Attention::Compressed(attention) => Some(attention.compression.as_ref().map_or(0, |compression| compression.ratio)),
+        Attention::Compressed(attention) => {
+            Some(attention.compression.as_ref().map_or(Kind::Window, |compression| Kind::Compressed(compression.ratio)))
+        }
         Attention::GroupedQuery(_) | Attention::Latent(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
     };
     let indexed = |block: &LayerBlock| match &block.attention {
@@ -55,36 +113,36 @@ fn names(blocks: &[LayerBlock]) -> Vec<String> {
     for block in blocks {
         let mut parts = Vec::new();
         if by_recurrence {
-            parts.push(recurrence(block).unwrap_or("attention"));
+            parts.push(recurrence(block).unwrap_or(Kind::Attention));
         }
         if by_chunk {
-            parts.push(if chunked(block) { "chunked" } else { "full" });
+            parts.push(if chunked(block) { Kind::Chunked } else { Kind::Full });
         }
         if by_window {
-            parts.push(if windowed(block) { "sliding" } else { "full" });
+            parts.push(if windowed(block) { Kind::Sliding } else { Kind::Full });
         }
-        let ratio = compression(block).map(|ratio| if ratio == 0 { "window".to_owned() } else { format!("compressed-{ratio}") });
-        parts.extend(ratio.as_deref());
+        parts.extend(compression(block));
         if by_indexer {
             parts.push(match (indexed(block), reusing(block)) {
-                (true, _) => "indexed",
-                (false, true) => "reusing",
-                (false, false) => "full",
+                (true, _) => Kind::Indexed,
+                (false, true) => Kind::Reusing,
+                (false, false) => Kind::Full,
             });
         }
         if by_network {
             parts.push(if alone(block) {
-                "alone"
+                Kind::Alone
             } else if sparse(block) {
-                "moe"
+                Kind::Experts
             } else {
-                "dense"
+                Kind::Dense
             });
         }
         if by_picking && looked_up(block) {
-            parts.push("by-token");
+            parts.push(Kind::ByToken);
         }
-        let stem = if parts.is_empty() { "layer".to_owned() } else { parts.join("-") };
+        let words: Vec<String> = parts.iter().map(Kind::to_string).collect();
+        let stem = if words.is_empty() { "layer".to_owned() } else { words.join("-") };
         let taken = |name: &String| names.contains(name);
         let numbered = (2..).map(|number| format!("{stem}-{number}"));
         let name = std::iter::once(stem.clone()).chain(numbered).find(|name| !taken(name)).expect("numbers do not run out");

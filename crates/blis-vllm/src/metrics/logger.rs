@@ -27,8 +27,8 @@ pub struct SchedulerStats {
     pub drafts: Option<DraftStats>,
 }
 
-/// A histogram of the front end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A histogram of the front end, numbered as in [`HISTOGRAMS`].
+#[derive(Debug, Clone, Copy)]
 enum Of {
     PromptTokens,
     GenerationTokens,
@@ -67,6 +67,14 @@ const HISTOGRAMS: [(Of, &str, Family); 16] = [
     (Of::NumPreemptions, "request_num_preemptions", Family::RequestNumPreemptions),
     (Of::PrefillKvComputed, "request_prefill_kv_computed_tokens", Family::RequestTokens),
 ];
+
+const _: () = {
+    let mut index = 0;
+    while index < HISTOGRAMS.len() {
+        assert!(HISTOGRAMS[index].0 as usize == index, "a histogram is found by its number");
+        index += 1;
+    }
+};
 
 /// A distribution in buckets.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,8 +123,7 @@ struct OfCore {
 
 impl OfCore {
     fn observe(&mut self, of: Of, value: f64) {
-        let index = HISTOGRAMS.iter().position(|(known, ..)| *known == of).expect("every histogram is in the table");
-        self.histograms[index].observe(value);
+        self.histograms[of as usize].observe(value);
     }
 }
 
