@@ -147,7 +147,9 @@ impl Metric {
                 "(client time of the last token - client time of the first) / (output tokens - 1)",
             ),
             Self::Itl => {
-                ("itl", "us", "chunks after the first of measured requests", "client time of a chunk - client time of the chunk before it")
+                let population = "chunks after the first of measured requests: one of each token, or of several where a stream interval is \
+                                  set or the front end falls behind";
+                ("itl", "us", population, "client time of a chunk - client time of the chunk before it")
             }
             Self::E2el => ("e2el", "us", "completed measured requests", "client time of the last token - time the client sent the request"),
             Self::QueueDelay => {

@@ -8,6 +8,8 @@ use blis_contracts::request::{RequestId, RequestSlot, Segment};
 use blis_contracts::units::SimTime;
 use blis_workload::source::{Draft, INDEX_BITS, client_of};
 
+use crate::front_end::Streamed;
+
 /// A request between the instant its client sent it and the instant it ended there.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveRequest {
@@ -19,8 +21,8 @@ pub(crate) struct LiveRequest {
     pub(crate) last_chunk: SimTime,
     /// Tokens generated.
     pub(crate) tokens: u64,
-    /// Of these, tokens its client has.
-    pub(crate) tokens_sent: u64,
+    /// What its client has of them.
+    pub(crate) streamed: Streamed,
     pub(crate) prompt_tokens: u64,
     pub(crate) cached_tokens: u64,
     pub(crate) preemptions: u32,
@@ -55,7 +57,7 @@ impl LiveRequest {
             first_token: None,
             last_chunk: now,
             tokens: 0,
-            tokens_sent: 0,
+            streamed: Streamed::default(),
             prompt_tokens: prompt_tokens(&draft.prompt),
             cached_tokens: 0,
             preemptions: 0,
@@ -95,7 +97,7 @@ impl LiveRequest {
             last_token: self.first_token.map(|_| self.last_chunk),
             prompt_tokens: self.prompt_tokens,
             cached_tokens: self.cached_tokens,
-            output_tokens: self.tokens_sent,
+            output_tokens: self.streamed.tokens,
             preemptions: self.preemptions,
         }
     }

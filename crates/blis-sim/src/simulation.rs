@@ -408,11 +408,11 @@ fn pass_tokens(
         }
         live.tokens += u64::from(out.count);
         let ended = live.standing == Standing::Ended;
-        let Some(at) = front_end.process(live.tokens, live.tokens_sent, ended) else { continue };
+        let Some(at) = front_end.process(live.tokens, live.streamed, ended) else { continue };
         if live.comes_too_late(at) {
             continue;
         }
-        live.tokens_sent = live.tokens;
+        live.streamed = front_end.streamed(live.tokens);
         if live.first_token.is_none() {
             live.first_token = Some(at);
         } else if live.measured {

@@ -277,6 +277,35 @@ fn a_request_that_arrives_during_a_step_joins_the_one_after_the_next() {
 }
 
 #[test]
+fn in_stages_a_prompt_waits_for_the_first_of_them_and_a_decode_for_the_last() {
+    let inputs = || vec![request(0, 0, 2, 2), request(1, 1000, 1, 1)];
+    // Three stages: the second prompt starts when the first stage is done with the first one, and the decode when the third is.
+    check(
+        &timeline(engine_of_stages(3, 4), DEVICE_BOUND, inputs()),
+        "0: step 0 of 32 tokens, 150-6150
+         1150: step 1 of 32 tokens, 2150-8150
+         1300: step 2 of 1 tokens, 6150-9150
+         6180: token of 0
+         8180: token of 1
+         8180: Length of 1
+         9210: token of 0
+         9210: Length of 0",
+    );
+    // One accelerator with as much to do: the second prompt waits for all of the first one and of a decode.
+    check(
+        &timeline(engine(2), Costs { device: 3000, ..DEVICE_BOUND }, inputs()),
+        "0: step 0 of 32 tokens, 150-6150
+         150: step 1 of 1 tokens, 6150-9150
+         6180: token of 0
+         6180: step 2 of 32 tokens, 9150-15150
+         9180: token of 0
+         9180: Length of 0
+         15180: token of 1
+         15180: Length of 1",
+    );
+}
+
+#[test]
 fn a_stop_costs_the_step_already_launched_and_holds_up_the_next_request() {
     check(
         &timeline(engine(2), DEVICE_BOUND, vec![request(0, 0, 2, 9), request(1, 3200, 1, 1)]),
