@@ -207,15 +207,15 @@ pub struct TokenTotals {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KvFigures {
-    /// Blocks a request can use.
+    /// Blocks, as the engine counts them: those it keeps to itself, which no request can use, are among them.
     pub blocks: u64,
-    /// Tokens the pool holds at the engine's own reckoning.
+    /// Tokens the pool holds at the engine's own reckoning, as it logs them.
     pub tokens: u64,
     /// Engine cores behind the pool's endpoint, each with blocks of its own; blocks and tokens are sums over them.
     pub cores: u32,
     /// Bytes of the pool on one rank.
     pub bytes_per_rank: u64,
-    /// Largest share in use.
+    /// Largest share in use of the blocks that requests can use.
     pub peak_utilisation: f64,
     /// Preemptions.
     pub preemptions: u64,

@@ -120,7 +120,7 @@ fn frame_record(scenario: &Scenario, outcome: &Outcome) -> FrameRecord {
 fn kv_figures(outcome: &Outcome, kv: &KvPool, usable_blocks: u64, cores: u32) -> KvFigures {
     let end_us = outcome.end.as_micros() * u64::from(cores);
     KvFigures {
-        blocks: usable_blocks,
+        blocks: kv.blocks * u64::from(cores),
         tokens: kv.capacity_tokens * u64::from(cores),
         cores,
         bytes_per_rank: kv.bytes_per_rank.get(),

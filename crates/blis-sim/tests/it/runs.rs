@@ -105,7 +105,9 @@ fn a_pool_of_few_blocks_under_heavy_load_preempts_and_ends() {
     )
     .expect("the scenario runs");
     assert_eq!(run.result.fates[&Fate::Completed], 60);
-    assert_eq!(run.result.kv["serve"].blocks, 124, "one block is the placeholder");
+    // As the engine logs them: 125 blocks over the 119 of the longest request, in tokens. The placeholder is one of them.
+    let kv = &run.result.kv["serve"];
+    assert_eq!((kv.blocks, kv.tokens), (125, 1_995));
     assert_eq!(run.result.binds.limit, Limit::KvBlocks);
     assert!(run.result.kv["serve"].peak_utilisation > 0.9);
 }
