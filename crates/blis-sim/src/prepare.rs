@@ -14,7 +14,7 @@ use blis_kernel::{CostModel, PricedEnvironment, RoutingBalance};
 use blis_registry::{ChipCoefficients, RegistryError};
 use blis_vllm::config::{ConfigError, Launch, Place, Reading, Stated, read as read_strictly, read_estimating};
 use blis_vllm::engine::VllmEngine;
-use blis_vllm::startup::{KvPool, Site, StartError, start};
+use blis_vllm::startup::{KvPool, Site, StartError, Started, start};
 
 use crate::outcome::SimulationError;
 use crate::world::World;
@@ -203,9 +203,23 @@ impl Parts {
             None => prices,
         };
         let mut environment = PricedEnvironment::new(graph, chip, prices);
-        let started = start(&stated, site, &mut environment).map_err(|error| does_not_start(pool, &group_path, error))?;
-        Ok(Prepared { engine: started.engine, environment, memory: started.memory, kv: started.kv, notes: started.notes })
+        let Started { engine, nodes, memory, kv, mut notes } =
+            start(&stated, site, &mut environment).map_err(|error| does_not_start(pool, &group_path, error))?;
+        notes.extend(idle_nodes(&group_path, packaging.nodes, nodes));
+        let crossed = !blis_contracts::engine::Engine::plan(&engine).fabric.is_empty();
+        notes.extend(network.filter(|_| !crossed).map(|network| unused_network(&network)));
+        Ok(Prepared { engine, environment, memory, kv, notes })
     }
+}
+
+/// What is told of nodes that no rank lies on.
+fn idle_nodes(group_path: &str, there: u32, taken: u32) -> Option<String> {
+    (there > taken).then(|| format!("{group_path}.nodes ({there}): the launch line takes {taken}, and the others have no effect"))
+}
+
+/// What is told of a network that no ranks exchange data over.
+fn unused_network(network: &Network) -> String {
+    format!("cluster.fabric ({}) has no effect: ranks that exchange data lie in one domain of links", network.name)
 }
 
 /// A name that the catalog does not know, with the one that was meant, or all there are.

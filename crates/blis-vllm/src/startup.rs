@@ -43,6 +43,8 @@ pub struct Site<'a> {
 pub struct Started {
     /// The engine.
     pub engine: VllmEngine,
+    /// Nodes that its ranks lie on.
+    pub nodes: u32,
     /// Memory of one rank before any KV.
     pub memory: MemoryBreakdown,
     /// The KV pool.
@@ -89,7 +91,7 @@ pub enum StartError {
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     /// The line spreads the ranks over more nodes than there are.
-    #[error("the launch line spreads the ranks over {needed} nodes, and the cluster has {there}")]
+    #[error("the launch line spreads the ranks over {needed} nodes, and the cluster has {there}; it should have {needed}")]
     TooFewNodes {
         /// Nodes of the line.
         needed: u32,
@@ -179,7 +181,7 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
         cores: cores(&resolved),
     })
     .with_queue_limits(queue_limits(&resolved));
-    Ok(Started { engine, memory, kv, notes: resolved.notes })
+    Ok(Started { engine, nodes: resolved.placement.nodes, memory, kv, notes: resolved.notes })
 }
 
 /// What a rank of one stage holds.

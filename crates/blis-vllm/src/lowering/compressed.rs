@@ -45,6 +45,7 @@ pub(super) fn kernel_heads(site: &Site<'_>, heads: u32) -> Result<u32, LoweringE
     KERNEL_HEADS.into_iter().find(|&padded| heads <= padded).ok_or_else(|| LoweringError::NotModelled {
         model: site.model.name.clone(),
         reason: format!("has {heads} heads on a rank, more than FlashMLA runs"),
+        instead: "raise --tensor-parallel-size",
     })
 }
 
@@ -72,22 +73,24 @@ pub(super) fn applies(site: &Site<'_>) -> bool {
 
 /// Refuses what this file does not lower.
 pub(super) fn check(site: &Site<'_>) -> Result<(), LoweringError> {
-    let refuse = |reason: &str| Err(LoweringError::NotModelled { model: site.model.name.clone(), reason: reason.to_owned() });
+    let refuse = |reason: &str, instead: &'static str| {
+        Err(LoweringError::NotModelled { model: site.model.name.clone(), reason: reason.to_owned(), instead })
+    };
     if site.model.residual_lanes.is_none() {
-        return refuse("attends to compressed tokens over a single residual stream");
+        return refuse("attends to compressed tokens over a single residual stream", "");
     }
     if site.expert_ranks > 1 {
-        return refuse("has experts beside compressed attention that ranks would share whole");
+        return refuse("has experts beside compressed attention that ranks would share whole", "leave --enable-expert-parallel out");
     }
     if site.cores > 1 {
-        return refuse("has experts beside compressed attention that engine cores would share");
+        return refuse("has experts beside compressed attention that engine cores would share", "leave --data-parallel-size out");
     }
     for block in site.model.blocks.values() {
         match (attention_of(block), &block.feed_forward) {
             (Some(_), FeedForward::MixtureOfExperts(_)) => {}
-            (None, _) => return refuse("mixes attention to compressed tokens with another kind"),
+            (None, _) => return refuse("mixes attention to compressed tokens with another kind", ""),
             (Some(_), FeedForward::Dense(_) | FeedForward::Absent) => {
-                return refuse("has a dense layer beside attention to compressed tokens");
+                return refuse("has a dense layer beside attention to compressed tokens", "");
             }
         }
     }

@@ -55,7 +55,11 @@ pub use names::{KERNELS, KernelName};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoweringError {
     /// Upstream finds no kernel.
-    #[error("{what} stored as {format}: upstream finds no kernel on compute capability {}.{}", capability.0, capability.1)]
+    #[error(
+        "{what} stored as {format}: upstream finds no kernel on compute capability {}.{}; serve a checkpoint stored otherwise, or on \
+         another chip",
+        capability.0, capability.1
+    )]
     NoKernel {
         /// The layer.
         what: &'static str,
@@ -66,7 +70,7 @@ pub enum LoweringError {
     },
     /// The backend the line names cannot serve the layer.
     #[error(
-        "--moe-backend {backend}: it does not support experts stored as {format} on compute capability {}.{}",
+        "--moe-backend {backend}: it does not support experts stored as {format} on compute capability {}.{}; leave it out",
         capability.0, capability.1
     )]
     ExpertsBackend {
@@ -78,7 +82,7 @@ pub enum LoweringError {
         capability: (u32, u32),
     },
     /// A width that the ranks cannot share.
-    #[error("{what} of {size} cannot be shared by {ranks} ranks")]
+    #[error("{what} of {size} cannot be shared by {} ranks; {}", ranks * cores, divisor(*cores))]
     Indivisible {
         /// The width.
         what: &'static str,
@@ -86,18 +90,31 @@ pub enum LoweringError {
         size: u64,
         /// Tensor-parallel ranks.
         ranks: u32,
+        /// Engine cores whose ranks share it as well; 1 for none.
+        cores: u32,
     },
     /// Something about the model that is not modelled.
-    #[error("the model `{model}` {reason}, which is not modelled")]
+    #[error("the model `{model}` {reason}, which is not modelled{}{instead}", if instead.is_empty() { "" } else { "; " })]
     NotModelled {
         /// The catalog name.
         model: String,
         /// What it has.
         reason: String,
+        /// What to change of the launch line; empty where nothing would help.
+        instead: &'static str,
     },
     /// The layers' KV caches cannot be grouped.
     #[error(transparent)]
     Kv(#[from] KvSizingError),
+}
+
+/// Which sizes of a launch line would share a width.
+fn divisor(cores: u32) -> &'static str {
+    if cores == 1 {
+        "state a --tensor-parallel-size that divides it"
+    } else {
+        "state a --tensor-parallel-size and a --data-parallel-size whose product divides it, or --enable-expert-parallel"
+    }
 }
 
 /// Lowers a model: everything of the plan but its KV budget and blocks.
@@ -139,7 +156,7 @@ fn refuse_two_heads(model: &ModelGraph) -> Result<(), LoweringError> {
     match widths.find(|width| Some(*width) != first).zip(first) {
         Some((other, first)) => {
             let reason = format!("has heads of {first} and {other} elements and norms behind its parts (Gemma4DecoderLayer)");
-            Err(LoweringError::NotModelled { model: model.name.clone(), reason })
+            Err(LoweringError::NotModelled { model: model.name.clone(), reason, instead: "" })
         }
         None => Ok(()),
     }

@@ -390,7 +390,8 @@ impl Pass<'_> {
         if let Some(shared) = &moe.shared {
             if exchange.own != RowSet::Tokens {
                 let reason = "has shared experts whose tokens the ranks would split".to_owned();
-                return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason });
+                let instead = "leave --enable-expert-parallel or --data-parallel-size out";
+                return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason, instead });
             }
             self.shared(shared, moe.shared_gate)?;
         }

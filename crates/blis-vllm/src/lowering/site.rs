@@ -90,17 +90,19 @@ impl<'a> Site<'a> {
             let parts = if matches!(block.feed_forward, FeedForward::Absent) { 1 } else { 2 };
             if block.norms != parts {
                 let reason = format!("has {} norms in a layer of {parts} parts", block.norms);
-                return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+                return Err(LoweringError::NotModelled { model: model.name.clone(), reason, instead: "" });
             }
             match &block.attention {
                 Attention::GroupedQuery(attention) => {
                     site.check_width("a number of query heads", attention.query_heads.into())?;
                     if attention.qk_norm_spans_heads && site.crosses_nodes() {
                         let reason = "has norms over all heads, whose ranks exchange sums within one node,".to_owned();
-                        return Err(LoweringError::NotModelled { model: model.name.clone(), reason });
+                        let instead = "lower --tensor-parallel-size to the chips of one node";
+                        return Err(LoweringError::NotModelled { model: model.name.clone(), reason, instead });
                     }
                     if !attention.kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(attention.kv_heads) {
-                        return Err(LoweringError::Indivisible { what: "a number of key heads", size: attention.kv_heads.into(), ranks });
+                        let size = attention.kv_heads.into();
+                        return Err(LoweringError::Indivisible { what: "a number of key heads", size, ranks, cores: 1 });
                     }
                 }
                 Attention::Latent(attention) => site.check_width("a number of query heads", attention.query_heads.into())?,
@@ -111,8 +113,8 @@ impl<'a> Site<'a> {
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
                 FeedForward::MixtureOfExperts(_) if site.expert_ranks > 1 => {}
                 FeedForward::MixtureOfExperts(moe) if !moe.intermediate_size.is_multiple_of(site.expert_sharing()) => {
-                    let (size, ranks) = (moe.intermediate_size, ranks * site.cores);
-                    return Err(LoweringError::Indivisible { what: "an expert's intermediate size", size, ranks });
+                    let (size, cores) = (moe.intermediate_size, site.cores);
+                    return Err(LoweringError::Indivisible { what: "an expert's intermediate size", size, ranks, cores });
                 }
                 FeedForward::MixtureOfExperts(_) | FeedForward::Absent => {}
             }
@@ -146,7 +148,8 @@ impl<'a> Site<'a> {
     }
 
     fn check_width(&self, what: &'static str, size: u64) -> Result<(), LoweringError> {
-        if size.is_multiple_of(self.ranks.into()) { Ok(()) } else { Err(LoweringError::Indivisible { what, size, ranks: self.ranks }) }
+        let ranks = self.ranks;
+        if size.is_multiple_of(ranks.into()) { Ok(()) } else { Err(LoweringError::Indivisible { what, size, ranks, cores: 1 }) }
     }
 
     /// Whether the chip belongs to a family of compute capabilities (upstream's `is_device_capability_family`).

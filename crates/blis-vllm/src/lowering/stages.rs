@@ -43,7 +43,8 @@ pub(super) fn check(site: &Site<'_>) -> Result<(), LoweringError> {
     };
     if site.stages > 1 && (compressed::applies(site) || !site.model.blocks.values().all(plain)) {
         let reason = "has layers of several kinds, which stages of a pipeline would share unevenly".to_owned();
-        return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason });
+        let instead = "leave --pipeline-parallel-size out, and divide each layer by --tensor-parallel-size";
+        return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason, instead });
     }
     Ok(())
 }

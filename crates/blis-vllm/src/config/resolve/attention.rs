@@ -65,7 +65,8 @@ pub(super) fn resolve(
         match chosen {
             Some((other, _)) if other != backend => {
                 return Err(ConfigError::NotPorted(format!(
-                    "layers of this model would use different attention backends ({other} and {backend}), which is not modelled"
+                    "layers of this model would use different attention backends ({other} and {backend}), which is not modelled; \
+                     state one that serves all with --attention-backend"
                 )));
             }
             _ => chosen = Some((backend, need)),
@@ -161,7 +162,10 @@ pub(super) fn first_valid(
         return if reasons.is_empty() {
             Ok(backend)
         } else {
-            Err(ConfigError::Refused(format!("selected backend {backend} is not valid for this configuration: {}", reasons.join(", "))))
+            Err(ConfigError::Refused(format!(
+                "selected backend {backend} is not valid for this configuration: {}; leave --attention-backend out",
+                reasons.join(", ")
+            )))
         };
     }
     tried.iter().copied().find(|backend| obstacles(*backend).is_empty()).ok_or_else(|| {

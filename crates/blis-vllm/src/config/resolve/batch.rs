@@ -77,7 +77,7 @@ fn async_scheduling(ledger: &mut Ledger<'_>, start: Start<'_>) -> Result<bool, C
     let chosen = ledger.flag_or(Setting::AsyncScheduling, !rules_it_out, rule);
     if chosen && rules_it_out {
         let refusal = "async scheduling is only supported with EAGLE/MTP/Draft Model/NGram GPU/DSpark/DFlash kind of speculative \
-                       decoding, and not with disable_padded_drafter_batch=True";
+                       decoding, and not with disable_padded_drafter_batch=True; leave --async-scheduling out";
         return Err(ConfigError::Refused(refusal.to_owned()));
     }
     Ok(chosen)

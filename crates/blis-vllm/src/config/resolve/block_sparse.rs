@@ -77,10 +77,10 @@ fn indexer_kv_dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<Ind
             Ok(IndexerKvDtype::Bf16)
         }
         IndexerKvDtype::Fp8 if machine.chip.compute_capability.value < (8, 9) => {
-            Err(ConfigError::Refused("indexer_kv_dtype='fp8' requires CUDA fp8 support".to_owned()))
+            Err(ConfigError::Refused("indexer_kv_dtype='fp8' requires CUDA fp8 support; set attention_config.indexer_kv_dtype to bf16".to_owned()))
         }
         IndexerKvDtype::Mxfp4 => {
-            Err(ConfigError::Refused("indexer_kv_dtype='mxfp4' needs an indexer that upstream does not have yet".to_owned()))
+            Err(ConfigError::Refused("indexer_kv_dtype='mxfp4' needs an indexer that upstream does not have yet; set attention_config.indexer_kv_dtype to bf16 or fp8".to_owned()))
         }
         stated @ (IndexerKvDtype::Bf16 | IndexerKvDtype::Fp8) => Ok(stated),
     }

@@ -18,8 +18,9 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<C
     let (max_model_len, max_model_len_fits_memory) = max_model_len(ledger, machine)?;
     let kv_cache_dtype = kv_cache_dtype(ledger, machine)?;
     let stated = ledger.optional_count(Setting::BlockSize)?;
-    let block_size = u32::try_from(stated.unwrap_or(DEFAULT_BLOCK_SIZE))
-        .map_err(|_| ConfigError::Refused(format!("--block-size {}: no kernel reads such blocks", stated.unwrap_or_default())))?;
+    let block_size = u32::try_from(stated.unwrap_or(DEFAULT_BLOCK_SIZE)).map_err(|_| {
+        ConfigError::Refused(format!("--block-size {}: no kernel reads such blocks; leave it out", stated.unwrap_or_default()))
+    })?;
     let enable_prefix_caching = ledger.flag_or(Setting::EnablePrefixCaching, true, "generative decoders support prefix caching");
     Ok(CacheSettings {
         max_model_len,

@@ -10,6 +10,7 @@ use blis_contracts::model::{Attention, CompressedAttention, ModelGraph};
 
 use super::Machine;
 use super::ledger::Ledger;
+use super::model::divides;
 use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype};
 use crate::config::error::ConfigError;
 use crate::config::resolved::{AttentionSettings, CacheSettings};
@@ -29,12 +30,10 @@ pub(super) fn attentions(model: &ModelGraph) -> impl Iterator<Item = &Compressed
 /// Ranks that cannot share heads or groups of heads.
 pub(super) fn check_ranks(model: &ModelGraph, ranks: u32) -> Result<(), ConfigError> {
     for attention in attentions(model) {
-        for (what, count) in [("attention heads", attention.query_heads), ("output groups", attention.output_groups)] {
-            if !count.is_multiple_of(ranks) {
-                return Err(ConfigError::Refused(format!(
-                    "total number of {what} ({count}) must be divisible by tensor parallel size ({ranks})"
-                )));
-            }
+        for (what, count) in
+            [("total number of attention heads", attention.query_heads), ("total number of output groups", attention.output_groups)]
+        {
+            divides(what, count, ranks)?;
         }
     }
     Ok(())
@@ -51,7 +50,7 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
     }
     if cache.block_size_stated && cache.block_size != BLOCK_SIZE {
         return Err(ConfigError::Refused(format!(
-            "--block-size {}: {backend} reads blocks of {BLOCK_SIZE} tokens, and blocks of packed pages cannot be split into them",
+            "--block-size {}: {backend} reads blocks of {BLOCK_SIZE} tokens, and blocks of packed pages cannot be split into them; leave it out",
             cache.block_size
         )));
     }
@@ -79,15 +78,21 @@ fn backend(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<AttentionBac
         None => ledger.derive(Setting::AttentionBackend, only, "what the layers of this architecture choose"),
         Some(stated) if stated == only => drop(ledger.value(spelling)),
         Some(other) => {
-            return Err(ConfigError::Refused(format!("selected backend {other} has no kernel for attention to compressed tokens")));
+            return Err(ConfigError::Refused(format!(
+                "selected backend {other} has no kernel for attention to compressed tokens; leave --attention-backend out"
+            )));
         }
     }
     match machine.chip.compute_capability.value {
         (9 | 10, _) => Ok(only),
         (12, _) => Err(ConfigError::NotPorted(
-            "on compute capability 12 attention to compressed tokens runs FLASHINFER_MLA_SPARSE_DSV4, which is not modelled".to_owned(),
+            "on compute capability 12 attention to compressed tokens runs FLASHINFER_MLA_SPARSE_DSV4, which is not modelled; serve \
+             this model on compute capability 9 or 10"
+                .to_owned(),
         )),
-        (major, minor) => Err(ConfigError::Refused(format!("{only}: compute capability {major}.{minor} not supported"))),
+        (major, minor) => Err(ConfigError::Refused(format!(
+            "{only}: compute capability {major}.{minor} not supported; serve this model on compute capability 9 or 10"
+        ))),
     }
 }
 
@@ -96,7 +101,7 @@ fn indexer_kv_dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<Ind
     match stated {
         IndexerKvDtype::Mxfp4 if !machine.family(10) => Err(ConfigError::Refused(
             "indexer_kv_dtype='mxfp4' requires Blackwell datacenter GPUs (sm_10x, e.g. B200/GB200); sm_120 (consumer Blackwell) and earlier \
-             architectures are not supported."
+             architectures are not supported. Set attention_config.indexer_kv_dtype to fp8."
                 .to_owned(),
         )),
         IndexerKvDtype::Auto => {

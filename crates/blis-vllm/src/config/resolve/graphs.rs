@@ -40,7 +40,9 @@ impl Sizing<'_> {
         let wanted = self.ceiling.unwrap_or_else(|| (self.max_num_seqs * (1 + self.drafts) * 2).min(default_ceiling));
         let ceiling = wanted.min(tokens);
         if ceiling < 1 {
-            return Err(ConfigError::Refused("max_cudagraph_capture_size should be at least 1 when CUDA graphs are used".to_owned()));
+            return Err(ConfigError::Refused(format!(
+                "max_cudagraph_capture_size should be at least 1 when CUDA graphs are used, got {ceiling}"
+            )));
         }
         if ceiling > MAX_CAPTURE {
             return Err(ConfigError::Refused(format!("max_cudagraph_capture_size {ceiling} should be at most {MAX_CAPTURE}")));

@@ -13,7 +13,7 @@ use blis_contracts::format::FormatName;
 use blis_contracts::model::{Attention, GatedDelta, Mamba2, ModelGraph};
 
 use super::ledger::Ledger;
-use super::model::{attentions, recurrent};
+use super::model::{attentions, divides, recurrent};
 use super::{Machine, attention};
 use crate::config::choices::{Dtype, MambaCacheMode, MambaDtype};
 use crate::config::error::ConfigError;
@@ -45,8 +45,13 @@ pub(super) fn resolve(
     }
     let block_size = match mode {
         MambaCacheMode::Align => cache.block_size,
-        MambaCacheMode::None => u32::try_from(cache.max_model_len)
-            .map_err(|_| ConfigError::Refused(format!("--max-model-len {}: too long for one block of states", cache.max_model_len)))?,
+        MambaCacheMode::None => u32::try_from(cache.max_model_len).map_err(|_| {
+            ConfigError::Refused(format!(
+                "--max-model-len {}: too long for one block of states; it should be at most {}",
+                cache.max_model_len,
+                u32::MAX
+            ))
+        })?,
     };
     ledger.derive(Setting::MambaBlockSize, block_size, "the block of attention, or the longest request where states are not cached");
     let page_bytes = u64::from(cache.block_size) * token_bytes;
@@ -74,7 +79,10 @@ fn mode(ledger: &mut Ledger<'_>, cache: &CacheSettings, scheduler: &SchedulerSet
     let size = ledger.optional_count(Setting::MambaBlockSize)?;
     if !cache.enable_prefix_caching {
         if size.is_some_and(|size| size != cache.max_model_len) {
-            return Err(ConfigError::Refused("--mamba-block-size can only be set with --enable-prefix-caching".to_owned()));
+            return Err(ConfigError::Refused(format!(
+                "--mamba-block-size {}: can only be set with --enable-prefix-caching; leave it out",
+                size.unwrap_or_default()
+            )));
         }
         if stated == MambaCacheMode::Align {
             ledger.note("Mamba cache mode is set to 'none' when prefix caching is disabled".to_owned());
@@ -83,7 +91,9 @@ fn mode(ledger: &mut Ledger<'_>, cache: &CacheSettings, scheduler: &SchedulerSet
         return Ok(MambaCacheMode::None);
     }
     if !scheduler.enable_chunked_prefill {
-        return Err(ConfigError::Refused("Chunked prefill is required for mamba cache mode 'align'.".to_owned()));
+        return Err(ConfigError::Refused("Chunked prefill is required for mamba cache mode 'align'. State --enable-chunked-prefill, or --no-enable-prefix-caching, which \
+             needs no such mode."
+                .to_owned()));
     }
     if stated == MambaCacheMode::None {
         ledger.derive(Setting::MambaCacheMode, MambaCacheMode::Align, "prefix caching is on");
@@ -187,7 +197,7 @@ fn mamba2(space: &Mamba2, ranks: u32) -> Result<(u64, u64), ConfigError> {
     divides("mamba_num_heads", space.heads, ranks)?;
     if !space.groups.is_multiple_of(ranks) && space.groups != 1 {
         return Err(ConfigError::Refused(format!(
-            "if tensor parallel size ({ranks}) does not divide n_groups ({}), then n_groups must equal 1",
+            "if tensor parallel size ({ranks}) does not divide n_groups ({}), then n_groups must equal 1; state a --tensor-parallel-size that divides it",
             space.groups
         )));
     }
@@ -196,13 +206,6 @@ fn mamba2(space: &Mamba2, ranks: u32) -> Result<(u64, u64), ConfigError> {
     let groups = u64::from(space.groups).max(ranks);
     let conv = space.width() + 2 * groups * u64::from(space.state_dim);
     Ok((conv / ranks * u64::from(space.conv_tokens - 1), space.state_elements() / ranks))
-}
-
-fn divides(what: &str, count: u32, ranks: u32) -> Result<(), ConfigError> {
-    if count.is_multiple_of(ranks) {
-        return Ok(());
-    }
-    Err(ConfigError::Refused(format!("{what} ({count}) must be divisible by tensor parallel size ({ranks})")))
 }
 
 /// Bytes of one token's keys and values in one attending layer on one rank.

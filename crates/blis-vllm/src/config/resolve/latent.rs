@@ -196,7 +196,9 @@ fn prefill_backend(
         return if valid(backend) {
             Ok(backend)
         } else {
-            Err(ConfigError::Refused(format!("selected MLA prefill backend {backend} is not valid for this configuration")))
+            Err(ConfigError::Refused(format!(
+                "selected MLA prefill backend {backend} is not valid for this configuration; leave attention_config.mla_prefill_backend out"
+            )))
         };
     }
     let tried = match (capability.0, dims) {

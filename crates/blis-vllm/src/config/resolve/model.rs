@@ -17,34 +17,43 @@ pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
     let stated = ledger.count(Setting::TensorParallelSize)?;
     let world = stated.saturating_mul(stages.into());
     if world > u64::from(machine.gpus).saturating_mul(nnodes) {
-        return Err(ConfigError::Refused(match nnodes {
+        let refusal = match nnodes {
             1 => format!("world size ({world}) is larger than the number of available GPUs ({}) in this node", machine.gpus),
             _ => format!("world size ({world}) is larger than the number of GPUs of {nnodes} nodes of {}", machine.gpus),
-        }));
+        };
+        let factors = match stages {
+            1 => format!("--tensor-parallel-size {stated}"),
+            _ => format!("--tensor-parallel-size {stated} or --pipeline-parallel-size {stages}"),
+        };
+        return Err(ConfigError::Refused(format!("{refusal}; lower {factors}, or state more nodes with --nnodes")));
     }
-    let ranks = u32::try_from(stated).map_err(|_| ConfigError::Refused(format!("world size ({stated}) is too large")))?;
+    let too_large = |_| ConfigError::Refused(format!("--tensor-parallel-size {stated} is too large; it should be at most {}", u32::MAX));
+    let ranks = u32::try_from(stated).map_err(too_large)?;
     compressed::check_ranks(machine.model, ranks)?;
     for attention in attentions(machine.model) {
         let (heads, kv_heads) = (attention.query_heads, attention.kv_heads);
-        if !heads.is_multiple_of(ranks) {
-            return Err(ConfigError::Refused(format!(
-                "total number of attention heads ({heads}) must be divisible by tensor parallel size ({ranks})"
-            )));
-        }
+        divides("total number of attention heads", heads, ranks)?;
         if !kv_heads.is_multiple_of(ranks) && !ranks.is_multiple_of(kv_heads) {
             return Err(ConfigError::Refused(format!(
-                "key-value heads ({kv_heads}) must be divisible by tensor parallel size ({ranks}), or divide it"
+                "key-value heads ({kv_heads}) must be divisible by tensor parallel size ({ranks}), or divide it; change \
+                 --tensor-parallel-size"
             )));
         }
     }
-    if let Some(heads) = latent_attention(machine.model)?.map(|attention| attention.query_heads)
-        && !heads.is_multiple_of(ranks)
-    {
-        return Err(ConfigError::Refused(format!(
-            "total number of attention heads ({heads}) must be divisible by tensor parallel size ({ranks})"
-        )));
+    if let Some(attention) = latent_attention(machine.model)? {
+        divides("total number of attention heads", attention.query_heads, ranks)?;
     }
     Ok(ranks)
+}
+
+/// Refuses ranks that cannot share `count` of something evenly.
+pub(super) fn divides(what: &str, count: u32, ranks: u32) -> Result<(), ConfigError> {
+    if count.is_multiple_of(ranks) {
+        return Ok(());
+    }
+    Err(ConfigError::Refused(format!(
+        "{what} ({count}) must be divisible by tensor parallel size ({ranks}); state a --tensor-parallel-size that divides it"
+    )))
 }
 
 /// The element type of activations: as stated, else the checkpoint's.
@@ -88,7 +97,7 @@ pub(super) fn quantization(ledger: &mut Ledger<'_>, machine: Machine<'_>, dtype:
         (Some(stated), Some(own)) if stated != own && !overrides(own) => {
             return Err(ConfigError::Refused(format!(
                 "quantization method specified in the model config ({own}) does not match the quantization method specified in \
-                 the `quantization` argument ({stated})"
+                 the `quantization` argument ({stated}); leave --quantization out"
             )));
         }
         (Some(stated), Some(own)) if stated != own => {
@@ -100,9 +109,9 @@ pub(super) fn quantization(ledger: &mut Ledger<'_>, machine: Machine<'_>, dtype:
         ledger.derive(Setting::Quantization, own.unwrap_or("None"), "the checkpoint's own method");
     }
     match (own, dtype) {
-        (Some(GPT_OSS_MXFP4), Dtype::Float16) => {
-            Err(ConfigError::Refused(format!("{dtype} is not supported for quantization method {GPT_OSS_MXFP4}; supported is bfloat16")))
-        }
+        (Some(GPT_OSS_MXFP4), Dtype::Float16) => Err(ConfigError::Refused(format!(
+            "{dtype} is not supported for quantization method {GPT_OSS_MXFP4}; supported is bfloat16: state --dtype bfloat16"
+        ))),
         _ => Ok(()),
     }
 }
@@ -158,9 +167,10 @@ pub(super) fn latent_attention(model: &ModelGraph) -> Result<Option<&LatentAtten
                 | Attention::Mamba2(_),
                 _,
             ) => {
-                return Err(ConfigError::NotPorted(
-                    "layers of this model have different kinds of attention, which is not modelled".to_owned(),
-                ));
+                return Err(ConfigError::NotPorted(format!(
+                    "layers of the model `{}` have different kinds of attention, which is not modelled",
+                    model.name
+                )));
             }
         }
     }

@@ -24,7 +24,9 @@ pub(super) fn stages(ledger: &mut Ledger<'_>) -> Result<u32, ConfigError> {
         return Ok(1);
     }
     let stages = ledger.count(Setting::PipelineParallelSize)?;
-    u32::try_from(stages).map_err(|_| ConfigError::Refused(format!("--pipeline-parallel-size {stages} is too large")))
+    u32::try_from(stages).map_err(|_| {
+        ConfigError::Refused(format!("--pipeline-parallel-size {stages} is too large; it should be at most the model's layers"))
+    })
 }
 
 /// Where `cores` engine cores of `ranks` ranks each lie.
@@ -47,12 +49,20 @@ pub(super) fn placement(
     };
     if ranks_per_node > u64::from(machine.gpus) {
         return Err(ConfigError::Refused(format!(
-            "local rank {} of {ranks_per_node} on a node is out of bounds for {} devices",
+            "local rank {} of {ranks_per_node} on a node is out of bounds for {} devices; raise --nnodes {nnodes}, or lower \
+             --data-parallel-size {cores} or the {ranks} ranks of --tensor-parallel-size and --pipeline-parallel-size",
             ranks_per_node - 1,
             machine.gpus
         )));
     }
-    let narrow = |value: u64| u32::try_from(value).map_err(|_| ConfigError::Refused(format!("{value} nodes or ranks are too many")));
+    let narrow = |value: u64| {
+        u32::try_from(value).map_err(|_| {
+            ConfigError::Refused(format!(
+                "--nnodes, --data-parallel-size: {value} nodes or ranks are too many; at most {} are counted",
+                u32::MAX
+            ))
+        })
+    };
     Ok(Placement { nodes: narrow(nodes)?, ranks_per_node: narrow(ranks_per_node)? })
 }
 
@@ -92,11 +102,14 @@ fn over_nodes(nnodes: u64, local: Option<u64>, (cores, ranks): (u64, u64)) -> Re
     }
     let nodes_of_core = nnodes / groups;
     if !ranks.is_multiple_of(nodes_of_core) {
-        return Err(ConfigError::Refused(format!("global world_size ({ranks}) must be divisible by nnodes_within_dp ({nodes_of_core})")));
+        return Err(ConfigError::Refused(format!(
+            "global world_size ({ranks}) must be divisible by nnodes_within_dp ({nodes_of_core}); change --tensor-parallel-size, --pipeline-parallel-size or --nnodes {nnodes}"
+        )));
     }
     if nodes_of_core > 1 && local > 1 {
         return Err(ConfigError::NotPorted(format!(
-            "--data-parallel-size-local {local}: engine cores that each span {nodes_of_core} nodes and share them are not modelled"
+            "--data-parallel-size-local {local}: engine cores that each span {nodes_of_core} nodes and share them are not modelled; \
+             state 1"
         )));
     }
     Ok((nnodes, local * ranks / nodes_of_core))
@@ -109,7 +122,8 @@ fn check_one_node(machine: Machine<'_>, local: u64, (cores, ranks): (u64, u64)) 
     }
     let flag = if local == cores { "--data-parallel-size" } else { "--data-parallel-size-local" };
     Err(ConfigError::Refused(format!(
-        "{flag} {local}: {local} engine cores of {ranks} GPUs are larger than the number of available GPUs ({}) in this node",
+        "{flag} {local}: {local} engine cores of {ranks} GPUs are larger than the number of available GPUs ({}) in this node; \
+         lower it, or state more nodes with --nnodes",
         machine.gpus
     )))
 }

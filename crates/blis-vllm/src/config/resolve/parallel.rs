@@ -46,7 +46,8 @@ pub(super) fn expert_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
     }
     if !has_experts(machine.model) {
         return Err(ConfigError::Refused(
-            "--enable-expert-parallel: the number of experts in the model must be greater than 0 when expert parallelism is enabled"
+            "--enable-expert-parallel: the number of experts in the model must be greater than 0 when expert parallelism is enabled; leave it \
+             out"
                 .to_owned(),
         ));
     }
@@ -55,17 +56,17 @@ pub(super) fn expert_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
 
 /// What the stages of a pipeline cannot go with here.
 pub(super) fn check_stages((stages, layers): (u32, usize), cores: DataParallelSettings, second_runner: bool) -> Result<(), ConfigError> {
-    let beside = if stages as usize > layers {
-        "fewer layers than stages"
+    let (beside, instead) = if stages as usize > layers {
+        ("fewer layers than stages", format!("state at most {layers}, the model's layers"))
     } else if cores.lockstep {
-        "engine cores that share experts"
+        ("engine cores that share experts", format!("leave it out, or --data-parallel-size {}", cores.size))
     } else if !second_runner {
-        "the first model runner"
+        ("the first model runner", "leave it out, or VLLM_USE_V2_MODEL_RUNNER=0".to_owned())
     } else {
         return Ok(());
     };
     if stages > 1 {
-        Err(ConfigError::NotPorted(format!("--pipeline-parallel-size {stages} with {beside} is not modelled")))
+        Err(ConfigError::NotPorted(format!("--pipeline-parallel-size {stages} with {beside} is not modelled; {instead}")))
     } else {
         Ok(())
     }

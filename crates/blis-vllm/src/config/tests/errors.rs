@@ -253,5 +253,5 @@ fn a_stated_quantisation_is_the_checkpoint_s_own_or_replaced_by_it() {
     let refusal = resolve(&blocked, "-q awq").unwrap_err().to_string();
     assert!(refusal.starts_with("quantization method specified in the model config (fp8) does not match"), "{refusal}");
     let half = resolve(&gpt_oss(), "--dtype half").unwrap_err().to_string();
-    assert_eq!(half, "float16 is not supported for quantization method gpt_oss_mxfp4; supported is bfloat16");
+    assert_eq!(half, "float16 is not supported for quantization method gpt_oss_mxfp4; supported is bfloat16: state --dtype bfloat16");
 }

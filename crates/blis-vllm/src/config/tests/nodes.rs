@@ -77,6 +77,26 @@ fn what_upstream_refuses_of_nodes_is_refused_by_its_reason() {
 }
 
 #[test]
+fn a_refusal_of_ranks_names_the_flags_to_change() {
+    let lower = "lower --tensor-parallel-size 8 or --pipeline-parallel-size 2, or state more nodes with --nnodes";
+    let cases = [
+        ("--tensor-parallel-size 8 --pipeline-parallel-size 2", lower),
+        ("--tensor-parallel-size 16", "lower --tensor-parallel-size 16, or state more nodes with --nnodes"),
+        ("--tensor-parallel-size 3", "state a --tensor-parallel-size that divides it"),
+        ("--data-parallel-size 2 --pipeline-parallel-size 2", "leave it out, or --data-parallel-size 2"),
+        ("--data-parallel-size 32 --nnodes 2", "or the 1 ranks of --tensor-parallel-size and --pipeline-parallel-size"),
+        ("--data-parallel-size 16", "in this node; lower it, or state more nodes with --nnodes"),
+    ];
+    for (arguments, way_out) in cases {
+        let got = placement(arguments).unwrap_err();
+        assert!(got.ends_with(way_out), "{arguments}: {got}");
+    }
+    let deep = Case::line(&serve("--pipeline-parallel-size 4")).resolve(&llama(), &h100()).unwrap_err().to_string();
+    let layers = "--pipeline-parallel-size 4 with fewer layers than stages is not modelled; state at most 2, the model's layers";
+    assert_eq!(deep, layers);
+}
+
+#[test]
 fn a_line_that_states_the_cores_of_its_own_node_says_what_is_taken_of_the_others() {
     let notes = |arguments: &str| Case::line(&serve(arguments)).resolve(&gpt_oss(), &h100()).unwrap().notes;
     let told = notes("--data-parallel-size 16 --data-parallel-size-local 8");

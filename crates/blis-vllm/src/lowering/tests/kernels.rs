@@ -74,7 +74,7 @@ fn a_backend_that_cannot_run_the_experts_is_refused_by_its_name() {
     let refused = Line("gpt-oss-120b", "h100", "--moe-backend flashinfer_trtllm").lower().unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "--moe-backend flashinfer_trtllm: it does not support experts stored as mxfp4 on compute capability 9.0"
+        "--moe-backend flashinfer_trtllm: it does not support experts stored as mxfp4 on compute capability 9.0; leave it out"
     );
     let refused = Line("gpt-oss-120b", "h100", "--moe-backend deep_gemm").lower().unwrap_err();
     assert!(matches!(refused, LoweringError::ExpertsBackend { backend: "deep_gemm", .. }));

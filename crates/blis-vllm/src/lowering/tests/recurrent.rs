@@ -66,7 +66,7 @@ fn what_upstream_or_this_port_does_not_serve_is_refused_by_name() {
     for (line, expected) in [
         (
             Line("qwen3.5-397b-a17b", "h200", "--tensor-parallel-size 8 --no-enable-prefix-caching --mamba-block-size 64"),
-            "--mamba-block-size can only be set with --enable-prefix-caching",
+            "--mamba-block-size 64: can only be set with --enable-prefix-caching; leave it out",
         ),
         (
             Line("qwen3.5-397b-a17b", "h200", "--tensor-parallel-size 8 --no-enable-chunked-prefill"),

@@ -243,7 +243,10 @@ fn a_width_the_ranks_cannot_share_is_refused() {
     let stated = read(Launch { command: Some("vllm serve m"), args: None, env: &[], written_for: None }).unwrap();
     let mut resolved = resolve(&stated, Machine { model: &model, chip: &chip, gpus: 8 }).unwrap();
     resolved.tensor_parallel_size = 7;
-    assert_eq!(lower(&model, &resolved, &chip).unwrap_err().to_string(), "a padded vocabulary of 201088 cannot be shared by 7 ranks");
+    assert_eq!(
+        lower(&model, &resolved, &chip).unwrap_err().to_string(),
+        "a padded vocabulary of 201088 cannot be shared by 7 ranks; state a --tensor-parallel-size that divides it"
+    );
 }
 
 #[test]
