@@ -1,8 +1,9 @@
-"""Random scenarios from a seed: generate.py --seed N --count K --out DIR [--drafts | --chunked | --two-heads]
+"""Random scenarios from a seed: generate.py --seed N --count K --out DIR [--drafts | --chunked | --two-heads | --compressed]
 
 Scenario i of seed N depends on (N, i) alone, and on whether engines draft: with `--drafts` all of them do, by every
 method, some of them serve adapters too, and some requests have grammars; with `--chunked` all models have layers that see a
-chunk of the context, and with `--two-heads` layers whose blocks differ in length. Features are drawn independently, so that combinations meet which nobody
+chunk of the context, with `--two-heads` layers whose blocks differ in length, and with `--compressed` layers that compress, with
+blocks of up to four lengths. Features are drawn independently, so that combinations meet which nobody
 would write by hand. Left out by construction: prompts the front end refuses, pools in which one max_model_len request
 does not fit, aborts close enough together to fall into one batch (their order would hang on a set), and identifiers
 that come back while in use.
@@ -64,6 +65,38 @@ def draw_two_heads(rng: random.Random, block: int) -> tuple[object, int]:
         "num_global_key_value_heads": rng.choice([1, 1, 2, 3, 4]),
     }
     return model, 4
+
+
+# Compression ratios by layer, with the groups that keep windows and the states of each ratio's compressors.
+COMPRESSED = [
+    ([4], 1, 1, 0),
+    ([0, 128, 4], 3, 1, 1),
+    ([128, 4, 128, 4], 2, 1, 1),
+    ([4, 0, 4], 2, 1, 0),
+    ([0, 4, 4, 4, 128], 2, 1, 1),
+    ([0, 0, 4, 128, 4, 128], 3, 1, 1),
+]
+
+
+def draw_compressed(rng: random.Random, block: int) -> tuple[object, int]:
+    """A model whose layers compress, and a number of KV groups of which its own sizing makes no use."""
+    ratios = rng.choice(COMPRESSED)[0]
+    return {"preset": "tiny-dsv4", "num_hidden_layers": len(ratios), "compress_ratios": ratios}, 4
+
+
+def size_compressed(rng: random.Random, args: dict, ratios: list[int]) -> None:
+    """Lengths to which blocks of 256 tokens matter, and a pool of blocks of four lengths."""
+    # Its kernels settle the length of blocks, and pages that are packed have groups in any case.
+    for key in ("block_size", "disable_hybrid_kv_cache_manager", "max_num_scheduled_tokens", "enable_chunked_prefill"):
+        args.pop(key, None)
+    _, windows, few, many = next(row for row in COMPRESSED if row[0] == ratios)
+    length, batch = rng.choice([512, 768, 1024, 1536]), rng.choice([32, 64, 96, 160, 256, 512])
+    # Two steps may be in flight.
+    held = lambda window, block: -(-min(length, window - 1 + 2 * batch) // block) + 1
+    smallest = -(-length // 256) + windows * held(128, 64) + few * held(8, 4) + many * held(128, 8) + 2
+    args |= {"max_model_len": length, "max_num_batched_tokens": batch}
+    args["num_gpu_blocks_override"] = smallest + rng.choice([0, 1, 5, smallest // 4, smallest, 4 * smallest])
+    args["max_num_seqs"] = min(args.get("max_num_seqs", 8), batch)
 
 
 def draw_engine(rng: random.Random, groups: int, block: int) -> dict:
@@ -209,7 +242,9 @@ def scenario(seed: int, index: int, kind: str = "") -> str:
     rng = random.Random(f"{kind}/{seed}/{index}" if kind else f"{seed}/{index}")
     drafts = kind == "drafts"
     block = rng.choice([16, 16, 16, 16, 32, 64])
-    draw = {"chunked": draw_chunked, "two-heads": draw_two_heads}.get(kind, draw_model)
+    draw = {"chunked": draw_chunked, "two-heads": draw_two_heads, "compressed": draw_compressed}.get(kind, draw_model)
+    if kind == "compressed":
+        block = 256
     model, groups = draw(rng, block)
     gpus = ["a100", "h100", "h200", "b200"]
     profile = None
@@ -223,6 +258,9 @@ def scenario(seed: int, index: int, kind: str = "") -> str:
         # The backend of latent attention on Blackwell asks a device for memory when it is imported.
         gpus = gpus[:3] if latent else gpus
     args = draw_engine(rng, groups, block)
+    if kind == "compressed":
+        size_compressed(rng, args, model["compress_ratios"])
+        gpus = gpus[1:3]
     if kind == "two-heads" and args.get("prefix_cache_retention_interval"):
         # A multiple of the length that blocks of all groups divide.
         args["prefix_cache_retention_interval"] *= 2
@@ -266,6 +304,7 @@ def main() -> None:
     parser.add_argument("--drafts", dest="kind", action="store_const", const="drafts", default="", help="engines that draft, adapters and grammars")
     parser.add_argument("--chunked", dest="kind", action="store_const", const="chunked", help="models with layers that see a chunk of the context")
     parser.add_argument("--two-heads", dest="kind", action="store_const", const="two-heads", help="models with blocks of two lengths")
+    parser.add_argument("--compressed", dest="kind", action="store_const", const="compressed", help="models with layers that compress")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for index in range(options.count):

@@ -81,6 +81,25 @@ fn a_result_adds_up() {
 }
 
 #[test]
+fn prompts_of_deepseek_v4_that_share_a_prefix_find_its_blocks_of_256_tokens() {
+    let edits = [
+        ("model: qwen3-8b", "model: deepseek-v4-flash"),
+        ("hardware: h100", "hardware: b200"),
+        ("Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V4-Flash --max-model-len 4096"),
+        ("length: 128", "length: 600"),
+        ("requests: 60", "requests: 20"),
+    ];
+    let hits = |flags: &str| {
+        let (run, records) = attempt(flags, &edits).expect("the scenario runs");
+        assert!(records.iter().all(|record| record.cached_tokens.is_multiple_of(256)), "hits end where all groups' blocks do");
+        run.result.tokens.prefix_hits
+    };
+    // Of the shared 600 tokens 512 are whole blocks; windows and states keep that end once two prompts have shown it.
+    assert!(hits("--tensor-parallel-size 4") >= 16 * 512, "most requests resume from the shared blocks");
+    assert_eq!(hits("--tensor-parallel-size 4 --no-enable-prefix-caching"), 0);
+}
+
+#[test]
 fn a_server_setting_changes_no_request() {
     let asked = |flags: &str| -> Vec<(u64, u64, u64)> {
         let mut asked: Vec<_> = succeed(flags).1.iter().map(|record| (record.index, record.prompt_tokens, record.output_tokens)).collect();

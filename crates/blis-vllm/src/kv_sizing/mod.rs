@@ -249,7 +249,7 @@ fn scheduler_block_size(input: &SizingInput, groups: &[LayerGroup]) -> Result<u3
     let size = groups.iter().map(|group| group.block_size).fold(1, least_common_multiple);
     let mixed = groups.iter().any(|group| group.block_size != size);
     let plain = |group: &LayerGroup| matches!(group.attention, Attention::Full | Attention::SlidingWindow { .. });
-    if input.enable_prefix_caching && mixed && (input.packs_pages || !groups.iter().all(plain)) {
+    if input.enable_prefix_caching && mixed && !groups.iter().all(plain) {
         return Err(KvSizingError::CachedMixedBlocks { sizes: groups.iter().map(|group| group.block_size).collect() });
     }
     Ok(size)

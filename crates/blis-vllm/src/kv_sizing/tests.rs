@@ -258,8 +258,9 @@ fn packed_pages_make_groups_of_equal_repeats_and_the_widest_sets_the_block() {
     assert_eq!(sized.bytes_per_block, full);
     assert_eq!(sized.blocks_per_request, 2 * (2304 / 64 + 1) + 2304 / 256 + (2304 / 8 + 1) + (2304 / 4 + 1));
     assert_eq!((sized.config.block_size, sized.config.num_blocks), (256, 81_652));
-    let cached = SizingInput { enable_prefix_caching: true, ..packed };
-    assert!(size(&cached).unwrap_err().to_string().contains("pass --no-enable-prefix-caching"));
+    assert_eq!(sized.config.hash_block_size(), 256, "nothing is named");
+    let cached = size(&SizingInput { enable_prefix_caching: true, ..packed }).unwrap();
+    assert_eq!((cached.config.block_size, cached.config.hash_block_size()), (256, 4), "hits end at 256 tokens, contents are named by 4");
 }
 
 #[test]
