@@ -4,7 +4,7 @@
 //! step shape it hands to the cost model, the traits at which engine, cost model and simulator meet, the metric registry and the
 //! documents. Nothing here knows an engine's name, policy or default, and nothing here holds a price.
 //!
-//! Reading order: [`units`], [`mod@format`], [`model`], [`chip`], [`network`], [`storage`], [`plan`], [`step`], [`engine`], [`environment`], then the documents.
+//! Reading order: [`units`], [`mod@format`], [`model`], [`chip`], [`network`], [`storage`], [`plan`], [`step`], [`part`], [`engine`], [`environment`], then the documents.
 
 pub mod data;
 pub mod scenario;
@@ -17,6 +17,7 @@ pub mod model;
 pub mod network;
 pub mod storage;
 
+pub mod part;
 pub mod plan;
 pub mod step;
 pub mod transfer;

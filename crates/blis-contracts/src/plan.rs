@@ -5,6 +5,7 @@
 //! Fields keep a neutral zero value, so the plan can grow.
 
 use crate::format::{FormatName, MatmulFormat};
+use crate::part::{DensePrompts, Part};
 use crate::step::{Launch, PrefillRow, RankStep, StepShape};
 use crate::units::{Blocks, BytesPerRank, Tokens};
 
@@ -21,6 +22,8 @@ pub struct PoolPlan {
     pub layout: Layout,
     /// What one forward pass runs, in order.
     pub layers: Vec<LoweredLayer>,
+    /// Which prompts attend to all of their context, where others attend to picked tokens.
+    pub dense_prompts: Option<DensePrompts>,
     /// The KV-cache groups; attention shapes refer to them by index.
     pub kv: Vec<KvGroup>,
     /// Bytes each rank may use for KV, one value per pipeline stage; empty until the engine has sized its cache.
@@ -93,7 +96,9 @@ pub struct LoweredLayer {
     pub kernel: KernelImpl,
     /// How large it is.
     pub shape: PrimitiveShape,
-    /// Which rows of the step it processes.
+    /// The part of the step that it serves.
+    pub part: Part,
+    /// Which rows of that part it processes.
     pub rows: RowSet,
     /// For how many rows it runs; other row counts are another piece's, where an engine picks kernels by size.
     pub runs_for: RowRange,

@@ -3,6 +3,7 @@
 //! Pricing a step hashes nothing and, once its cells are filled, allocates nothing. The memo equals direct evaluation bit for bit.
 //! Ranks that run in lockstep wait for the slowest.
 
+use blis_contracts::part::{DensePrompts, Part, Parted};
 use blis_contracts::plan::RowSet;
 use blis_contracts::step::{RankStep, StepEstimate, StepShape};
 
@@ -19,41 +20,93 @@ pub struct CompiledPlan {
     pub(crate) launches: Launches,
     pub(crate) host: HostTerms,
     pub(crate) counts: Counts,
+    /// The step last priced, parted: kept for its buffers.
+    parted: Parted,
 }
 
-/// One pipeline stage's work, apart by what it reads of a step.
+/// One pipeline stage's work.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Stage {
-    /// Work over rows, by which rows.
-    pub(crate) rows: Vec<(RowSet, Table)>,
-    /// Work over the requests' contexts.
-    pub(crate) attention: Attention,
+    /// Work, by the part of a step that it serves.
+    pub(crate) works: Vec<(Part, Work)>,
+    /// How steps are parted.
+    pub(crate) dense_prompts: Option<DensePrompts>,
     /// Ranks that share the tokens where each takes a part.
     pub(crate) sharing: u32,
 }
 
-impl Stage {
-    /// Kernel calls of one rank's pass.
-    pub(crate) fn calls(&self, rank: &RankStep, gathered: u32) -> Calls {
-        self.tables(rank, gathered).map(|(table, rows)| table.calls(rows)).sum::<Calls>() + self.attention.calls(rank)
+/// Work over one part of a step, apart by what it reads of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Work {
+    /// Work over rows, by which rows.
+    pub(crate) rows: Vec<(RowSet, Table)>,
+    /// Work over the requests' contexts.
+    pub(crate) attention: Attention,
+}
+
+/// One rank's part of a step, as work reads it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    pub(crate) rank: &'a RankStep,
+    pub(crate) parted: &'a Parted,
+    /// Tokens that all ranks launch.
+    pub(crate) gathered: u32,
+}
+
+impl Work {
+    /// The tables with the rows each of them reads, where all ranks launch `gathered` tokens and `sharing` ranks share each matrix.
+    pub(crate) fn tables(&self, part: &RankStep, gathered: u32, sharing: u32) -> impl Iterator<Item = (&Table, u32)> {
+        self.rows.iter().map(move |(set, table)| (table, set.rows(part, gathered, sharing)))
     }
 
-    /// The tables with the rows each of them reads of one rank's step, where all ranks launch `gathered` tokens.
-    pub(crate) fn tables(&self, rank: &RankStep, gathered: u32) -> impl Iterator<Item = (&Table, u32)> {
-        self.rows.iter().map(move |(set, table)| (table, set.rows(rank, gathered, self.sharing)))
+    fn calls(&self, part: &RankStep, gathered: u32, sharing: u32) -> Calls {
+        self.tables(part, gathered, sharing).map(|(table, rows)| table.calls(rows)).sum::<Calls>() + self.attention.calls(part)
+    }
+
+    fn eager_calls(&self, part: &RankStep) -> Calls {
+        let around = self.rows.iter().filter(|(set, _)| set.of_one_kind()).map(|(set, table)| table.calls(set.rows(part, 0, 1)));
+        around.sum::<Calls>() + self.attention.calls(part)
+    }
+
+    /// Microseconds of all of it, by the memo.
+    fn price(&mut self, part: &RankStep, gathered: u32, sharing: u32) -> f64 {
+        let rows: f64 = self.rows.iter_mut().map(|(set, table)| table.price(set.rows(part, gathered, sharing))).sum();
+        rows + self.attention.price(part)
+    }
+
+    /// The same without the memo and without counting.
+    fn compute(&self, part: &RankStep, gathered: u32, sharing: u32) -> f64 {
+        let rows: f64 = self.tables(part, gathered, sharing).map(|(table, rows)| table.compute(rows)).sum();
+        // A copy of the attention classes keeps the counts of this plan as they are.
+        rows + self.attention.clone().price(part)
+    }
+}
+
+impl Stage {
+    /// Work with the part of a step that it serves, where the step has that part.
+    pub(crate) fn works<'a>(&'a self, seen: Seen<'a>) -> impl Iterator<Item = (Part, &'a Work, &'a RankStep)> {
+        self.works.iter().filter_map(move |(part, work)| Some((*part, work, seen.parted.get(*part, seen.rank)?)))
+    }
+
+    /// Kernel calls of one rank's pass.
+    pub(crate) fn calls(&self, seen: Seen<'_>) -> Calls {
+        self.works(seen).map(|(_, work, part)| work.calls(part, seen.gathered, self.sharing)).sum()
     }
 
     /// Calls that are launched one by one where the pieces between attention calls are replayed: attention, and what stands around
     /// it over one kind of requests.
-    pub(crate) fn eager_calls(&self, rank: &RankStep) -> u32 {
-        let around = self.rows.iter().filter(|(set, _)| set.of_one_kind()).map(|(set, table)| table.calls(set.rows(rank, 0, 1)));
-        (around.sum::<Calls>() + self.attention.calls(rank)).all()
+    pub(crate) fn eager_calls(&self, seen: Seen<'_>) -> u32 {
+        let calls = |(part, work, step): (Part, &Work, &RankStep)| {
+            if part.needs_dense_prompts() { work.calls(step, seen.gathered, self.sharing) } else { work.eager_calls(step) }
+        };
+        self.works(seen).map(calls).sum::<Calls>().all()
     }
 
-    /// Microseconds of all of them, by the memo.
-    fn price_rows(&mut self, rank: &RankStep, gathered: u32) -> f64 {
-        let sharing = self.sharing;
-        self.rows.iter_mut().map(|(set, table)| table.price(set.rows(rank, gathered, sharing))).sum()
+    /// Microseconds of all kernels, by the memo.
+    fn price(&mut self, seen: Seen<'_>) -> f64 {
+        let (sharing, Seen { rank, parted, gathered }) = (self.sharing, seen);
+        let price = |(part, work): &mut (Part, Work)| parted.get(*part, rank).map_or(0.0, |part| work.price(part, gathered, sharing));
+        self.works.iter_mut().map(price).sum()
     }
 }
 
@@ -106,7 +159,7 @@ impl LaunchCounts {
 
 impl CompiledPlan {
     pub(crate) fn new(stages: Vec<Stage>, launches: Launches, host: HostTerms) -> Self {
-        Self { stages, launches, host, counts: Counts::default() }
+        Self { stages, launches, host, counts: Counts::default(), parted: Parted::default() }
     }
 
     /// Prices a step, and counts it.
@@ -120,11 +173,13 @@ impl CompiledPlan {
         self.counts.steps += u64::from(begins);
         let gathered = gathered_rows(step);
         for rank in &step.ranks {
-            let calls = stage.calls(rank, gathered);
+            self.parted.part(rank, stage.dense_prompts);
+            let seen = Seen { rank, parted: &self.parted, gathered };
+            let calls = stage.calls(seen);
             let between = self.launches.between(calls);
-            let kernels = stage.price_rows(rank, gathered) + stage.attention.price(rank) + between.all();
+            let kernels = stage.price(seen) + between.all();
             self.counts.between.add(calls, between);
-            let dispatch = dispatch_of(&self.launches, stage, rank);
+            let dispatch = dispatch_of(&self.launches, stage, seen);
             let host = self.host.price(rank);
             self.counts.launch[rank.launch as usize].add(dispatch, kernels);
             if begins {
@@ -143,12 +198,12 @@ impl CompiledPlan {
         let mut worst = StepEstimate::default();
         let gathered = gathered_rows(step);
         for rank in &step.ranks {
-            // A copy of the attention classes keeps the counts of this plan as they are.
-            let attention = stage.attention.clone().price(rank);
-            let between = self.launches.between(stage.calls(rank, gathered)).all();
-            let alike: f64 = stage.tables(rank, gathered).map(|(table, rows)| table.compute(rows)).sum();
-            let kernels = alike + attention + between;
-            let dispatch = dispatch_of(&self.launches, stage, rank);
+            let parted = Parted::of(rank, stage.dense_prompts);
+            let seen = Seen { rank, parted: &parted, gathered };
+            let between = self.launches.between(stage.calls(seen)).all();
+            let alike: f64 = stage.works(seen).map(|(_, work, part)| work.compute(part, gathered, stage.sharing)).sum();
+            let kernels = alike + between;
+            let dispatch = dispatch_of(&self.launches, stage, seen);
             let host = self.host.price(rank);
             worst = slower(worst, estimate(kernels, dispatch, host.schedule + host.prepare, host.update));
         }
@@ -157,7 +212,7 @@ impl CompiledPlan {
 
     /// Cells of the memo that hold a price.
     pub fn cells_filled(&self) -> usize {
-        self.stages.iter().flat_map(|stage| &stage.rows).map(|(_, table)| table.filled()).sum()
+        self.stages.iter().flat_map(|stage| &stage.works).flat_map(|(_, work)| &work.rows).map(|(_, table)| table.filled()).sum()
     }
 
     /// Steps priced so far.
@@ -171,8 +226,9 @@ pub(crate) fn gathered_rows(step: &StepShape) -> u32 {
     step.ranks.iter().map(|rank| rank.padded_tokens).sum()
 }
 
-pub(crate) fn dispatch_of(launches: &Launches, stage: &Stage, rank: &RankStep) -> Dispatch {
-    launches.dispatch(rank.launch, stage.eager_calls(rank), rank.requests() as f64, rank.tokens() as f64)
+pub(crate) fn dispatch_of(launches: &Launches, stage: &Stage, seen: Seen<'_>) -> Dispatch {
+    let rank = seen.rank;
+    launches.dispatch(rank.launch, stage.eager_calls(seen), rank.requests() as f64, rank.tokens() as f64)
 }
 
 /// Microseconds in their parts become an estimate in nanoseconds.

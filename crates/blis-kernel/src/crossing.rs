@@ -49,6 +49,7 @@ impl Crossing {
 
 #[cfg(test)]
 mod tests {
+    use blis_contracts::part::Part;
     use blis_contracts::plan::{KernelImpl, RowRange, RowSet, Start};
 
     use super::*;
@@ -57,7 +58,8 @@ mod tests {
         let shape = PrimitiveShape::Collective { group, bytes_per_row: 1 };
         let kernel = KernelImpl::named("a", "b");
         let (rows, runs_for) = (RowSet::Tokens, RowRange::ALL);
-        Crossing::of(&LoweredLayer { layer: 0, stage, primitive, kernel, shape, rows, runs_for, start: Start::Ordered }, layout)
+        let (part, start) = (Part::Whole, Start::Ordered);
+        Crossing::of(&LoweredLayer { layer: 0, stage, primitive, kernel, shape, part, rows, runs_for, start }, layout)
     }
 
     #[test]

@@ -30,7 +30,14 @@ pub(crate) fn breakdown(plan: &PoolPlan, coefficients: &ChipCoefficients) -> Res
         let query = Query { subject, kernel: None, format: None, group, tier: Tier::Domain };
         Ok(whole_bytes(Term::find(coefficients, &query, &Inputs::NONE)?.price(&inputs)))
     };
-    let live = plan.layers.iter().map(|layer| live_bytes(layer, &plan.profiling, plan.layout.tensor)).max().unwrap_or(0);
+    // The profiling step attends to nothing, and so has no prompts that attend densely.
+    let live = plan
+        .layers
+        .iter()
+        .filter(|layer| !layer.part.needs_dense_prompts())
+        .map(|layer| live_bytes(layer, &plan.profiling, plan.layout.tensor))
+        .max()
+        .unwrap_or(0);
     Ok(MemoryBreakdown {
         weights: plan.weights.iter().map(|tensor| tensor.bytes * u64::from(tensor.count)).sum(),
         buffers: plan.buffers.iter().map(|buffer| buffer.bytes).sum(),

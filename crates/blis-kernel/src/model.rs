@@ -6,11 +6,12 @@
 use blis_contracts::chip::Chip;
 use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::network::Network;
+use blis_contracts::part::Part;
 use blis_contracts::plan::{LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowRange, RowSet};
 use blis_registry::ChipCoefficients;
 
 use crate::attention::Attention;
-use crate::compiled::{CompiledPlan, Stage};
+use crate::compiled::{CompiledPlan, Stage, Work};
 use crate::error::CompileError;
 use crate::figures::Figures;
 use crate::host::{FrontEndPrice, HostTerms};
@@ -89,11 +90,24 @@ impl CostModel {
     }
 
     fn stage(&self, plan: &PoolPlan, stage: u32) -> Result<Stage, CompileError> {
+        let mut by_part: Vec<(Part, Vec<(&LoweredLayer, u32)>)> = Vec::new();
+        for (layer, count) in merged(plan.layers.iter().filter(|layer| layer.stage == stage)) {
+            match by_part.iter_mut().find(|(part, _)| *part == layer.part) {
+                Some((_, layers)) => layers.push((layer, count)),
+                None => by_part.push((layer.part, vec![(layer, count)])),
+            }
+        }
+        let works = by_part.into_iter().map(|(part, layers)| Ok((part, self.work(plan, layers)?))).collect::<Result<_, CompileError>>()?;
+        Ok(Stage { works, dense_prompts: plan.dense_prompts, sharing: plan.layout.tensor.max(1) })
+    }
+
+    /// The work of one part of a step.
+    fn work(&self, plan: &PoolPlan, layers: Vec<(&LoweredLayer, u32)>) -> Result<Work, CompileError> {
         let (mut rows, mut decode, mut prefill): (Vec<(RowSet, Vec<Operation>)>, _, _) = (vec![], vec![], vec![]);
         let mut sparse = Vec::new();
         let (coefficients, figures, balance, layout) = (&self.coefficients, &self.figures, self.balance, plan.layout);
         let around = Surroundings { coefficients, figures, balance, layout };
-        for (layer, count) in merged(plan.layers.iter().filter(|layer| layer.stage == stage)) {
+        for (layer, count) in layers {
             if let Some(prompts) = reads_lists(layer.primitive) {
                 if !fits(layer) {
                     return Err(misfit(layer));
@@ -125,7 +139,7 @@ impl CostModel {
             }
         }
         let rows = rows.into_iter().map(|(set, operations)| (set, Table::new(operations))).collect();
-        Ok(Stage { rows, sharing: plan.layout.tensor.max(1), attention: Attention::new(decode, prefill, sparse) })
+        Ok(Work { rows, attention: Attention::new(decode, prefill, sparse) })
     }
 }
 
@@ -136,6 +150,7 @@ fn merged<'a>(layers: impl Iterator<Item = &'a LoweredLayer>) -> Vec<(&'a Lowere
         let same = |other: &LoweredLayer| {
             other.primitive == layer.primitive
                 && other.shape == layer.shape
+                && other.part == layer.part
                 && other.rows == layer.rows
                 && other.runs_for == layer.runs_for
                 && other.start == layer.start

@@ -3,12 +3,13 @@
 //! A run's totals are worked out once, from how often each cell was used; nothing is summed per step that a count can stand for.
 //! An entry used at many sizes is judged at the size that took most of its time, attention at its last call.
 
+use blis_contracts::part::Parted;
 use blis_contracts::provenance::Method;
 use blis_contracts::step::{Launch, StepShape};
 use blis_registry::vocabulary::{Input, Subject};
 
 use crate::attention::{Part, Priced, Tally};
-use crate::compiled::{CompiledPlan, Stage, dispatch_of, gathered_rows};
+use crate::compiled::{CompiledPlan, Seen, Stage, dispatch_of, gathered_rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
 use crate::table::Table;
@@ -97,20 +98,24 @@ impl CompiledPlan {
         let gathered = gathered_rows(step);
         for rank in &step.ranks {
             let before = lines.len();
-            for (table, rows) in stage.tables(rank, gathered) {
-                let run = table.over(rows).filter(|_| rows > 0);
-                lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
+            let parted = Parted::of(rank, stage.dense_prompts);
+            let seen = Seen { rank, parted: &parted, gathered };
+            for (_, work, part) in stage.works(seen) {
+                for (table, rows) in work.tables(part, gathered, stage.sharing) {
+                    let run = table.over(rows).filter(|_| rows > 0);
+                    lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
+                }
+                let decode = work.attention.decode.iter().map(|class| (&class.operation, class.price(part)));
+                let prefill = work.attention.prefill.iter().map(|class| (&class.operation, class.price(part)));
+                let sparse = work.attention.sparse.iter().map(|class| (&class.operation, class.price(part)));
+                for (operation, priced) in decode.chain(prefill).chain(sparse) {
+                    lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
+                }
             }
-            let decode = stage.attention.decode.iter().map(|class| (&class.operation, class.price(rank)));
-            let prefill = stage.attention.prefill.iter().map(|class| (&class.operation, class.price(rank)));
-            let sparse = stage.attention.sparse.iter().map(|class| (&class.operation, class.price(rank)));
-            for (operation, priced) in decode.chain(prefill).chain(sparse) {
-                lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
-            }
-            let calls = stage.calls(rank, gathered);
+            let calls = stage.calls(seen);
             let between = self.launches.between(calls);
             lines.extend(self.of_between((u64::from(calls.ordered), between.ordered), (u64::from(calls.dependent), between.dependent)));
-            let dispatch = dispatch_of(&self.launches, stage, rank);
+            let dispatch = dispatch_of(&self.launches, stage, seen);
             let kernels: f64 = lines.iter().skip(before).map(|line| line.ns / 1e3).sum();
             if dispatch.rest > kernels {
                 lines.push(of_wait(self.launch_term(rank.launch), dispatch.rest - kernels, 1));
@@ -128,13 +133,13 @@ impl CompiledPlan {
     /// The time of every step priced so far.
     pub fn totals(&self) -> PriceTotals {
         let mut lines = Vec::new();
-        for stage in &self.stages {
-            for (_, table) in &stage.rows {
+        for (_, work) in self.stages.iter().flat_map(|stage| &stage.works) {
+            for (_, table) in &work.rows {
                 lines.extend(of_table(table));
             }
-            let decode = stage.attention.decode.iter().map(|class| (&class.operation, &class.tally));
-            let prefill = stage.attention.prefill.iter().map(|class| (&class.operation, &class.tally));
-            let sparse = stage.attention.sparse.iter().map(|class| (&class.operation, &class.tally));
+            let decode = work.attention.decode.iter().map(|class| (&class.operation, &class.tally));
+            let prefill = work.attention.prefill.iter().map(|class| (&class.operation, &class.tally));
+            let sparse = work.attention.sparse.iter().map(|class| (&class.operation, &class.tally));
             lines.extend(decode.chain(prefill).chain(sparse).flat_map(|(operation, tally)| of_tally(operation, tally)));
         }
         let counts = &self.counts;

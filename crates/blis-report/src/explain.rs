@@ -3,6 +3,7 @@
 //! Left out: how any of it was decided or priced; the rows arrive from the engine and the cost model.
 
 use blis_contracts::environment::MemoryBreakdown;
+use blis_contracts::part::{Part, Parted};
 use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
 use blis_contracts::provenance::{Method, ResolvedSetting, SettingSource};
 use blis_contracts::step::{StepEstimate, StepShape};
@@ -38,7 +39,7 @@ pub fn plan(plan: &PoolPlan, steps: &[StepShape], alternatives: bool) -> String 
     let mut grid = Grid::new(&headers);
     let mut left_out = 0;
     for (layer, calls) in merged(&plan.layers) {
-        if !alternatives && !steps.iter().any(|step| serves(layer, step, plan.layout.tensor)) {
+        if !alternatives && !steps.iter().any(|step| serves(layer, step, plan)) {
             left_out += 1;
             continue;
         }
@@ -52,9 +53,15 @@ pub fn plan(plan: &PoolPlan, steps: &[StepShape], alternatives: bool) -> String 
             RowSet::Prefills => "prompts",
             RowSet::Cached => "cached",
         };
+        let of_part = match layer.part {
+            Part::Whole | Part::Picking | Part::Scored | Part::Readied => "",
+            Part::Unreadied | Part::Mixed => " with dense prompts",
+            Part::DensePrompts => ", dense",
+            Part::BesideDense => " beside dense prompts",
+        };
         let kernel = format!("{}/{}", layer.kernel.library, layer.kernel.variant);
         let numbers = alternatives.then(|| numbers(layer.runs_for));
-        let cells = [count(calls), layer.primitive.as_str().to_owned(), kernel, shape(&layer.shape), rows.to_owned()];
+        let cells = [count(calls), layer.primitive.as_str().to_owned(), kernel, shape(&layer.shape), format!("{rows}{of_part}")];
         grid.row(cells.into_iter().chain(numbers));
     }
     let note = match left_out {
@@ -65,9 +72,13 @@ pub fn plan(plan: &PoolPlan, steps: &[StepShape], alternatives: bool) -> String 
 }
 
 /// Whether a kernel is the one for the rows that a step has of its kind, if any.
-fn serves(layer: &LoweredLayer, step: &StepShape, sharing: u32) -> bool {
+fn serves(layer: &LoweredLayer, step: &StepShape, plan: &PoolPlan) -> bool {
     let gathered = step.ranks.iter().map(|rank| rank.padded_tokens).sum();
-    step.ranks.iter().map(|rank| layer.rows.rows(rank, gathered, sharing)).any(|rows| rows == 0 || layer.runs_for.contains(rows))
+    step.ranks.iter().any(|rank| {
+        let parted = Parted::of(rank, plan.dense_prompts);
+        let rows = parted.get(layer.part, rank).map(|part| layer.rows.rows(part, gathered, plan.layout.tensor));
+        rows.is_some_and(|rows| rows == 0 || layer.runs_for.contains(rows))
+    })
 }
 
 /// The numbers of rows that a kernel runs for.
@@ -190,7 +201,7 @@ fn trust(row: &PriceRow) -> String {
 fn merged(layers: &[LoweredLayer]) -> Vec<(&LoweredLayer, u64)> {
     let mut classes: Vec<(&LoweredLayer, u64)> = Vec::new();
     for layer in layers {
-        let key = |layer: &LoweredLayer| (layer.primitive, layer.rows, layer.stage, layer.runs_for);
+        let key = |layer: &LoweredLayer| (layer.primitive, layer.part, layer.rows, layer.stage, layer.runs_for);
         let same = |other: &LoweredLayer| key(other) == key(layer) && other.shape == layer.shape && other.kernel == layer.kernel;
         match classes.iter_mut().find(|(other, _)| same(other)) {
             Some((_, calls)) => *calls += 1,

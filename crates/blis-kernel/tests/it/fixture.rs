@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use blis_catalog::Catalog;
 use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::part::{DensePrompts, Part};
 use blis_contracts::plan::{
     Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
     ResidentTensor, RowRange, RowSet, Start,
@@ -42,6 +43,7 @@ pub(crate) fn layer(index: u32, primitive: Primitive, kernel: &str, shape: Primi
         primitive,
         kernel: KernelImpl::named(library, variant),
         shape,
+        part: Part::Whole,
         rows,
         runs_for: RowRange::ALL,
         start: Start::Ordered,
@@ -128,6 +130,7 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
         model: "mixture".to_owned(),
         layout: Layout { tensor: 4, ..Layout::SINGLE },
         layers,
+        dense_prompts: None,
         kv: [128, 0].map(|window| kv_group(18, window)).to_vec(),
         kv_budget: Vec::new(),
         kv_blocks: Blocks::ZERO,
@@ -141,7 +144,8 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
     }
 }
 
-/// The same with a layer of latent attention and experts that a second stream runs behind it: one of everything that is priced.
+/// The same with a layer of latent attention, experts that a second stream runs behind it, and prompts that attend densely where others
+/// attend to picked tokens: one of everything that is priced.
 pub(crate) fn everything(hardware: &str) -> PoolPlan {
     let format = MatmulFormat::BF16;
     let product = |columns, depth| PrimitiveShape::BatchedGemm { batch: 16, columns, depth, format };
@@ -178,8 +182,22 @@ pub(crate) fn everything(hardware: &str) -> PoolPlan {
         ),
         layer(36, Primitive::Beside, "vllm/shared-experts-stream", PrimitiveShape::Traffic { bytes: 3 << 20 }, RowSet::Tokens),
     ];
+    let parts = [
+        LoweredLayer { part: Part::Readied, ..layer(39, Primitive::BatchedGemm, "cublas/batched", product(512, 128), RowSet::Tokens) },
+        LoweredLayer { part: Part::Unreadied, ..layer(39, Primitive::Rope, "torch/copy", stream, RowSet::Tokens) },
+        LoweredLayer { part: Part::Scored, ..layer(39, Primitive::Activation, "torch/copy", stream, RowSet::Tokens) },
+        LoweredLayer { part: Part::Mixed, ..layer(39, Primitive::Activation, "torch/copy", stream, RowSet::Tokens) },
+        LoweredLayer {
+            part: Part::DensePrompts,
+            ..layer(39, Primitive::LatentPrefill, "flash-attn/fa3", latent(16, 192, 128), RowSet::Requests)
+        },
+        LoweredLayer { part: Part::BesideDense, ..layer(39, Primitive::BatchedGemm, "cublas/batched", product(512, 128), RowSet::Tokens) },
+        LoweredLayer { part: Part::Picking, ..layer(39, Primitive::SparsePrefill, "flashmla/sparse-mla", GATHERED, RowSet::Requests) },
+    ];
     let mut plan = mixture(hardware);
     plan.layers.extend(more);
+    plan.layers.extend(parts);
+    plan.dense_prompts = Some(DensePrompts { generates_to: 128, ends_within: 40_000 });
     plan
 }
 

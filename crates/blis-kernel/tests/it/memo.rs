@@ -4,7 +4,7 @@ use blis_contracts::plan::RowSet;
 use blis_contracts::step::{Launch, RankStep, StepShape};
 use proptest::prelude::*;
 
-use crate::fixture::{decode, mixed, mixture, model, prefill, step};
+use crate::fixture::{decode, everything, mixed, mixture, model, prefill, step};
 
 fn any_rank() -> impl Strategy<Value = RankStep> {
     let contexts = prop::collection::vec(0_u32..200_000, 0..64);
@@ -23,7 +23,7 @@ proptest! {
 
     #[test]
     fn the_memo_equals_direct_evaluation_bit_for_bit(ranks in prop::collection::vec(any_rank(), 1..12)) {
-        let mut plan = model("h200").compile(&mixture("h200")).unwrap();
+        let mut plan = model("h200").compile(&everything("h200")).unwrap();
         for _ in 0..2 {
             for rank in &ranks {
                 let shape = step(rank.clone());

@@ -4,6 +4,7 @@
 //! The rows are complete because the structs are taken apart without `..`: a new field does not compile until it has a row.
 
 use blis_contracts::format::FormatName;
+use blis_contracts::part::{DensePrompts, Part};
 use blis_contracts::plan::{
     Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, PrimitiveShape, ResidentTensor,
     RowRange, RowSet,
@@ -88,6 +89,9 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("plan.layout.expert", |plan| plan.layout.expert = 4),
     ("plan.layout.domain", |plan| plan.layout.domain = 2),
     ("plan.layers", |plan| plan.layers.truncate(20)),
+    ("plan.dense_prompts", |plan| plan.dense_prompts = None),
+    ("plan.dense_prompts.generates_to", |plan| plan.dense_prompts = Some(DensePrompts { generates_to: 800, ends_within: 40_000 })),
+    ("plan.dense_prompts.ends_within", |plan| plan.dense_prompts = Some(DensePrompts { generates_to: 128, ends_within: 900 })),
     ("plan.kv", |plan| plan.kv.clear()),
     ("plan.kv.layers", |plan| plan.kv[0].layers += 1),
     ("plan.kv.tokens_per_block", |plan| plan.kv[0].tokens_per_block = Tokens::new(32)),
@@ -121,6 +125,7 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("layer.kernel.variant", |plan| plan.layers.iter_mut().for_each(|layer| layer.kernel.variant.push('x'))),
     ("layer.kernel.code_hash", |plan| plan.layers.iter_mut().for_each(|layer| layer.kernel.code_hash.push('x'))),
     ("layer.kernel.toolkit", |plan| plan.layers.iter_mut().for_each(|layer| layer.kernel.toolkit.push('x'))),
+    ("layer.part", |plan| plan.layers[1].part = Part::Mixed),
     ("layer.rows", |plan| plan.layers[1].rows = RowSet::Sampled),
     ("layer.runs_for", |plan| plan.layers[1].runs_for = RowRange { least: 0, most: 1 }),
     ("gemm.columns", |plan| in_shapes!(plan, Gemm, columns => *columns += 64)),
@@ -186,6 +191,7 @@ fn take_apart(plan: &PoolPlan) {
         model: _,
         layout,
         layers,
+        dense_prompts,
         kv,
         kv_budget: _,
         kv_blocks: _,
@@ -204,7 +210,8 @@ fn take_apart(plan: &PoolPlan) {
     let FrontEndPlan { stream_interval: _, processes: _, tokenises: _, detokenises: _ } = front_end;
     let ResidentTensor { name: _, count: _, bytes: _ } = &weights[0];
     let Buffer { name: _, bytes: _ } = &buffers[0];
-    let LoweredLayer { layer: _, stage: _, primitive: _, kernel, shape, rows: _, runs_for: _, start: _ } = &layers[0];
+    let LoweredLayer { layer: _, stage: _, primitive: _, kernel, shape, part: _, rows: _, runs_for: _, start: _ } = &layers[0];
+    let Some(DensePrompts { generates_to: _, ends_within: _ }) = dense_prompts else { panic!("the plan has a rule") };
     let KernelImpl { library: _, variant: _, code_hash: _, toolkit: _ } = kernel;
     match shape {
         PrimitiveShape::Gemm { columns: _, depth: _, format: _ }

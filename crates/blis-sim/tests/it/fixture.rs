@@ -247,6 +247,7 @@ fn plan(stream_interval: u32) -> PoolPlan {
         model: "none".to_owned(),
         layout: Layout::SINGLE,
         layers: Vec::new(),
+        dense_prompts: None,
         kv: Vec::new(),
         kv_budget: Vec::new(),
         kv_blocks: Blocks::ZERO,

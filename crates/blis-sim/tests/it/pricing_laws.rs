@@ -60,3 +60,38 @@ frame: {{start: empty, stop: {{requests: 1}}}}
         assert!(times[11] > 10.0 * times[7], "{chip}: sixteen times the prompt of 512 tokens takes over ten times as long");
     }
 }
+
+#[test]
+fn prompts_no_longer_than_what_a_query_sees_attend_densely_and_are_scored_for_others_alone() {
+    for (chip, model, served) in [("h200", "deepseek-v3.2", "deepseek-ai/DeepSeek-V3.2"), ("b200", "glm-5-nvfp4", "nvidia/GLM-5-NVFP4")] {
+        let prepared: Prepared = prepare_text(&format!(
+            "kind: Scenario
+name: prompts
+seed: 0
+model: {model}
+engine: {{kind: vllm}}
+cluster: {{hardware: {chip}, nodes: 1}}
+pools: [{{name: serve, role: both, replicas: 1, command: vllm serve {served} --tensor-parallel-size 8 --max-model-len 16384}}]
+workload: {{client: inferencex, isl: 1, osl: 1, concurrency: 1, range_ratio: 1.0, seed: 0, warmup: 0}}
+frame: {{start: empty, stop: {{requests: 1}}}}
+"
+        ));
+        let plan = prepared.environment.plan(prepared.engine.plan_id());
+        let attends = |decode: &[u32], prompts: &[(u32, u32)]| {
+            let rows: Vec<PrefillRow> = prompts.iter().map(|&(query, context)| PrefillRow { query, context }).collect();
+            let lines = plan.explain(&prepared.launched(decode, &rows));
+            let of = |kind: &str| lines.iter().any(|line| line.primitive.as_str().contains(kind));
+            let kinds = ["latent.prefill", "selection.prefill", "selection.decode", "sparse_prefill", "sparse_decode"];
+            kinds.into_iter().filter(|kind| of(kind)).collect::<Vec<_>>()
+        };
+        assert_eq!(attends(&[], &[(2048, 0), (548, 1500)]), ["latent.prefill"]);
+        assert_eq!(attends(&[], &[(2049, 0), (500, 0)]), ["selection.prefill", "sparse_prefill"], "one long prompt makes all pick");
+        assert_eq!(attends(&[900], &[(1024, 0)]), ["latent.prefill", "selection.prefill", "selection.decode", "sparse_decode"]);
+        assert_eq!(attends(&[900], &[(64, 0)]), ["selection.prefill", "selection.decode", "sparse_prefill", "sparse_decode"]);
+        let kernels = |query| {
+            let lines = plan.explain(&prepared.launched(&[], &[PrefillRow { query, context: 0 }]));
+            lines.iter().filter(|line| line.kernel.is_some()).map(|line| line.ns).sum::<f64>()
+        };
+        assert!(kernels(2048) < 0.95 * kernels(2049), "{chip}: {} ns, and {} ns of one token more", kernels(2048), kernels(2049));
+    }
+}

@@ -65,6 +65,7 @@ fn plan() -> PoolPlan {
         model: String::new(),
         layout: Layout::SINGLE,
         layers: Vec::new(),
+        dense_prompts: None,
         kv: Vec::new(),
         kv_budget: Vec::new(),
         kv_blocks: Blocks::new(64),

@@ -73,7 +73,7 @@ pub(super) fn down(site: &Site<'_>, attention: &LatentAttention) -> Result<(Matr
 
 /// Widths of one rank.
 #[derive(Debug, Clone, Copy)]
-struct Widths {
+pub(super) struct Widths {
     heads: u64,
     element: u64,
     kv_rank: u64,
@@ -84,7 +84,7 @@ struct Widths {
 }
 
 impl Widths {
-    fn of(site: &Site<'_>, attention: &LatentAttention) -> Self {
+    pub(super) fn of(site: &Site<'_>, attention: &LatentAttention) -> Self {
         Self {
             heads: site.share(attention.query_heads.into()),
             element: site.element_bytes(),
@@ -94,6 +94,11 @@ impl Widths {
             query: attention.query_dim().into(),
             value: attention.value_dim.into(),
         }
+    }
+
+    /// Bytes of a token's queries.
+    pub(super) const fn query_bytes(self) -> u64 {
+        self.heads * self.query * self.element
     }
 }
 
@@ -116,7 +121,7 @@ impl Pass<'_> {
         // The turned part of queries and of the shared key, read and written.
         let turned = (w.heads + 1) * u64::from(attention.rotary_dim) * w.element;
         self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned);
-        self.latent_prompts(attention, kv_group, w)?;
+        self.latent_prompts(attention, kv_group, w, site.kv_format().stored_bytes(1, w.cached))?;
         self.latent_decodes(kv_group, w);
         let depth = w.heads * w.value;
         let output = Matrix { columns: hidden, depth, format: attention.output_format };
@@ -143,13 +148,19 @@ impl Pass<'_> {
         }
     }
 
-    /// Prompts: keys and values of new and cached tokens are written out, and every head attends to its own.
-    fn latent_prompts(&mut self, attention: &LatentAttention, kv_group: u32, w: Widths) -> Result<(), LoweringError> {
+    /// Prompts: keys and values of new and cached tokens, of which the cache has `stored` bytes each, are written out, and every head
+    /// attends to its own.
+    pub(super) fn latent_prompts(
+        &mut self,
+        attention: &LatentAttention,
+        kv_group: u32,
+        w: Widths,
+        stored: u64,
+    ) -> Result<(), LoweringError> {
         let site = self.site;
         let up = Matrix { columns: w.heads * (w.plain + w.value), depth: w.kv_rank, format: attention.kv_format };
         let choice = linear::choose(site, "key and value projections", up)?;
         let fp8 = site.resolved.attention.mla_prefill_fp8;
-        let stored = site.kv_format().stored_bytes(1, w.cached);
         let gathered = if fp8 { stored } else { w.cached * w.element };
         let over = |pass: &mut Self, kernel, bytes_per_row, rows| {
             pass.push(Primitive::Activation, kernel, PrimitiveShape::Stream { bytes_per_row }, rows, RowRange::ALL);

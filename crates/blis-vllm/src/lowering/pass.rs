@@ -11,6 +11,7 @@
 
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
+use blis_contracts::part::Part;
 use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::collective::{all_reduce, fused_rows};
@@ -52,7 +53,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
         match &block.attention {
             Attention::GroupedQuery(attention) => pass.attention(attention, group, behind)?,
             Attention::Latent(attention) => match &attention.selection {
-                Some(selection) => pass.selected(attention, selection, behind)?,
+                Some(selection) => pass.selected(attention, selection, group, behind)?,
                 None => pass.latent(attention, group, behind)?,
             },
             Attention::Compressed(_) => unreachable!("lowered by `compressed`"),
@@ -128,21 +129,31 @@ pub(super) struct Pass<'a> {
     stage: u32,
     /// Whether the next sum is the last of its stage.
     hands_over: bool,
+    /// The part of a step that the next pieces serve.
+    part: Part,
     pub(super) pieces: Vec<LoweredLayer>,
 }
 
 impl<'a> Pass<'a> {
     /// A pass without pieces.
     pub(super) fn new(site: &'a Site<'a>) -> Self {
-        Self { site, layer: 0, stage: 0, hands_over: false, pieces: Vec::new() }
+        Self { site, layer: 0, stage: 0, hands_over: false, part: Part::Whole, pieces: Vec::new() }
     }
 }
 
 impl Pass<'_> {
     pub(super) fn push(&mut self, primitive: Primitive, kernel: KernelName, shape: PrimitiveShape, rows: RowSet, runs_for: RowRange) {
+        let Self { layer, stage, part, .. } = *self;
         let start = dependents::start(self.site, kernel);
-        let kernel = kernel.to_impl();
-        self.pieces.push(LoweredLayer { layer: self.layer, stage: self.stage, primitive, kernel, shape, rows, runs_for, start });
+        self.pieces.push(LoweredLayer { layer, stage, primitive, kernel: kernel.to_impl(), shape, part, rows, runs_for, start });
+    }
+
+    /// Pushes pieces that serve a part of a step alone.
+    pub(super) fn over<T>(&mut self, part: Part, push: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.part, part);
+        let pushed = push(self);
+        self.part = before;
+        pushed
     }
 
     pub(super) fn stream(&mut self, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {

@@ -10,7 +10,7 @@ use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::Blocks;
 
 use super::site::Site;
-use super::{LoweringError, buffers, compressed, kv, pass, stages, weights};
+use super::{LoweringError, buffers, compressed, kv, pass, selected, stages, weights};
 use crate::config::CudagraphMode;
 
 pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
@@ -24,6 +24,7 @@ pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
         layout: site.layout(),
         graphs: graphs(site, &layers),
         layers,
+        dense_prompts: selected::dense_prompts(site),
         buffers: buffers::list(site),
         kv,
         kv_budget: Vec::new(),
@@ -59,9 +60,11 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
     // A pass is cut at every attention call.
     let stack = stages::layers(site).iter().map(Range::len).max().unwrap_or(0);
     let pieces = if compilation.splits_at_attention { stack + 1 } else { 1 };
+    // Of the passes whose prompts attend in one way.
+    let layers = || layers.iter().filter(|layer| !layer.part.needs_dense_prompts());
     let launched = |layer: &&LoweredLayer| layer.runs_for.contains(u32::MAX);
     // Prompts and decodes of a layer are one call each, and an eager pass rarely has both.
-    let attention_calls = layers.iter().filter(|layer| layer.rows == RowSet::Requests).count();
+    let attention_calls = layers().filter(|layer| layer.rows == RowSet::Requests).count();
     // What stands around attention over decodes or over cached tokens is not counted: an eager pass is mostly one of prompts.
     let around = |layer: &&LoweredLayer| !matches!(layer.rows, RowSet::Decodes | RowSet::Cached);
     GraphPolicy {
@@ -69,7 +72,7 @@ fn graphs(site: &Site<'_>, layers: &[LoweredLayer]) -> GraphPolicy {
         piecewise: with(CudagraphMode::Piecewise),
         pieces: count(pieces as u64),
         // Of one stage, as the others are alike.
-        eager_launches: count((layers.iter().filter(launched).filter(around).count() - attention_calls / 2) as u64).div_ceil(site.stages),
+        eager_launches: count((layers().filter(launched).filter(around).count() - attention_calls / 2) as u64).div_ceil(site.stages),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! upstream: vllm `models/deepseek_v32/attention.py::DeepseekV32Attention.forward`, `models/deepseek_v32/nvidia/model.py::DeepseekV32DecoderLayer.forward`
 //! upstream: vllm `model_executor/layers/sparse_attn_indexer.py::sparse_attn_indexer`
+//! upstream: vllm `model_executor/layers/attention/sparse_mla_attention.py::SparseMLACommonMetadataBuilder.build`, `_use_dense_mha_prefill`
 //! upstream: vllm `v1/attention/backends/mla/flashmla_sparse.py::FlashMLASparseImpl`, `flashinfer_mla_sparse.py`, `flashattn_mla_sparse.py`
 //!
 //! Down projections and the indexer are whole on every rank. All tokens attend to the latent vectors as they are cached: their queries
@@ -9,22 +10,27 @@
 //! latent vectors and keys is part of the kernel that norms and turns them. A layer without an indexer of its own takes the choice
 //! of the one below. Steps do not run through the compiler; their graphs break around scoring and attention.
 //!
-//! Left out: that prompts no longer than what a query sees attend densely and are not scored; prompts that Blackwell serves with a mask
-//! over all tokens; rows of long prompts whose scores ranks share; kernels for few rows that GLM's projections have on compute
-//! capability 10.3; that backends take short prompts for decodes.
+//! Where every prompt of a step ends within the tokens that a query sees, prompts attend to all of it as dense latent attention does
+//! ([`super::latent`]), if the backend has a kernel for that; scores are left out where no other request needs them. Requests of few new
+//! tokens count as ones that generate, by a limit of each backend's own.
+//!
+//! Left out: prompts that Blackwell serves with a mask over all tokens; rows of long prompts whose scores ranks share; kernels for few rows
+//! that GLM's projections have on compute capability 10.3; that prompts of few new tokens run the kernels of decodes; that queries which
+//! a graph has quantised are turned once more for dense prompts.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, LatentAttention, TokenIndexer, TokenSelection};
+use blis_contracts::part::{DensePrompts, Part};
 use blis_contracts::plan::{Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::LoweringError;
 use super::elementwise::Input;
-use super::latent;
+use super::latent::{self, Widths};
 use super::linear::{self, Matrix};
 use super::names::{
-    CSRC_MLA_GATHER, CUBLAS_BATCHED, DEEPGEMM_PAGED_TOKEN_SCORES, DEEPGEMM_TOKEN_SCORES, FLASH_ATTN_SPARSE_MLA, FLASHINFER_SPARSE_MLA_SM90,
-    FLASHINFER_SPARSE_MLA_SM120, FLASHMLA_SPARSE_MLA, FLASHMLA_SPARSE_MLA_FP8, KernelName, TRITON_LATENT_NORM_ROPE, TRITON_LATENT_QUERY,
-    TRTLLM_SPARSE_MLA,
+    CSRC_MLA_GATHER, CSRC_QUANTISE, CUBLAS_BATCHED, DEEPGEMM_PAGED_TOKEN_SCORES, DEEPGEMM_TOKEN_SCORES, FLASH_ATTN_SPARSE_MLA,
+    FLASHINFER_SPARSE_MLA_SM90, FLASHINFER_SPARSE_MLA_SM120, FLASHMLA_SPARSE_MLA, FLASHMLA_SPARSE_MLA_FP8, KernelName, TORCH_COPY,
+    TRITON_LATENT_NORM_ROPE, TRITON_LATENT_QUERY, TRTLLM_SPARSE_MLA,
 };
 use super::pass::{Pass, Sum};
 use super::site::Site;
@@ -63,6 +69,48 @@ fn selection_of(attention: &Attention) -> Option<(&LatentAttention, &TokenSelect
 /// Whether the model's layers attend to tokens that an indexer picks.
 pub(super) fn applies(site: &Site<'_>) -> bool {
     site.model.blocks.values().any(|block| selection_of(&block.attention).is_some())
+}
+
+/// Which prompts attend to all of their context; none where the backend has no kernel for it.
+///
+/// upstream: vllm `v1/attention/backends/mla/flashmla_sparse.py::FlashMLASparseMetadataBuilder`, and those of the other backends
+pub(super) fn dense_prompts(site: &Site<'_>) -> Option<DensePrompts> {
+    let (attention, selection) = site.model.blocks.values().find_map(|block| selection_of(&block.attention))?;
+    site.resolved.attention.mla_prefill?;
+    let heads = attention.query_heads / site.ranks;
+    let blackwell = match heads {
+        8 | 16 | 32 => 128,
+        64 => 256,
+        _ => 1024,
+    };
+    let hopper = match heads {
+        16 | 32 => 128,
+        _ => 256,
+    };
+    let generates_to = match site.resolved.attention.backend {
+        AttentionBackend::FlashMlaSparse => {
+            if site.family(10) {
+                blackwell
+            } else {
+                hopper
+            }
+        }
+        AttentionBackend::FlashAttnMlaSparse => hopper,
+        AttentionBackend::FlashinferMlaSparse | AttentionBackend::FlashinferMlaSparseSm90 => blackwell,
+        AttentionBackend::FlashAttn
+        | AttentionBackend::Flashinfer
+        | AttentionBackend::TritonAttn
+        | AttentionBackend::FlexAttention
+        | AttentionBackend::FlashinferMla
+        | AttentionBackend::TokenspeedMla
+        | AttentionBackend::CutlassMla
+        | AttentionBackend::FlashAttnMla
+        | AttentionBackend::FlashMla
+        | AttentionBackend::TritonMla
+        | AttentionBackend::FlashMlaSparseDsv4
+        | AttentionBackend::FlashinferMlaSparseSm120 => return None,
+    };
+    Some(DensePrompts { generates_to, ends_within: selection.top_k })
 }
 
 /// Bytes that attention caches for each token.
@@ -190,7 +238,13 @@ fn attends(site: &Site<'_>, attention: &LatentAttention) -> (Attends, Attends) {
 
 impl Pass<'_> {
     /// The attention part of a layer, with the norm behind it.
-    pub(super) fn selected(&mut self, attention: &LatentAttention, selection: &TokenSelection, next: Input) -> Result<(), LoweringError> {
+    pub(super) fn selected(
+        &mut self,
+        attention: &LatentAttention,
+        selection: &TokenSelection,
+        kv_group: u32,
+        next: Input,
+    ) -> Result<(), LoweringError> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
         let element = site.element_bytes();
         let rank = attention.query_rank.map_or(hidden, u64::from);
@@ -215,7 +269,8 @@ impl Pass<'_> {
             format: plain,
         };
         let absorb = halves(attention.kv_rank, attention.plain_dim);
-        self.push(Primitive::BatchedGemm, CUBLAS_BATCHED, absorb, RowSet::Tokens, RowRange::ALL);
+        let absorbed = |pass: &mut Self| pass.push(Primitive::BatchedGemm, CUBLAS_BATCHED, absorb, RowSet::Tokens, RowRange::ALL);
+        self.over(Part::Readied, absorbed);
         let scoring = indexer.map_or(0, |indexer| u64::from(indexer.heads) * u64::from(indexer.head_dim));
         if let Some(indexer) = indexer {
             self.product("indexer's queries", Matrix { columns: scoring, depth: rank, format: indexer.query_format })?;
@@ -223,14 +278,25 @@ impl Pass<'_> {
         // The rotated part of queries turned, scoring heads turned and written in 8 bits.
         let quantised = attends(site, attention).1.multiplied == FormatName::Fp8;
         let packed = if quantised { heads * u64::from(attention.cached()) * (element + 1) } else { 0 };
-        let turned = 2 * element * heads * u64::from(attention.rotary_dim);
-        self.stream(Primitive::Rope, TRITON_LATENT_QUERY, turned + packed + scoring * (element + 1));
+        let turned = 2 * element * heads * u64::from(attention.rotary_dim) + scoring * (element + 1);
+        self.over(Part::Readied, |pass| pass.stream(Primitive::Rope, TRITON_LATENT_QUERY, turned + packed));
+        self.over(Part::Unreadied, |pass| pass.stream(Primitive::Rope, TRITON_LATENT_QUERY, turned));
         if let Some(indexer) = indexer {
-            self.scores(indexer, selection.top_k);
+            self.over(Part::Scored, |pass| pass.scores(indexer, selection.top_k));
         }
-        self.attend_picked(attention, selection.top_k);
+        if dense_prompts(site).is_some() {
+            let w = Widths::of(site, attention);
+            // Queries' two parts put together.
+            self.over(Part::Mixed, |pass| pass.stream(Primitive::Activation, TORCH_COPY, 2 * w.query_bytes()));
+            self.over(Part::DensePrompts, |pass| pass.latent_prompts(attention, kv_group, w, entry_bytes(site, attention)))?;
+            self.over(Part::BesideDense, absorbed);
+            if quantised {
+                self.over(Part::BesideDense, |pass| pass.stream(Primitive::Activation, CSRC_QUANTISE, packed));
+            }
+        }
+        self.over(Part::Picking, |pass| pass.attend_picked(attention, selection.top_k));
         let values = halves(attention.value_dim, attention.kv_rank);
-        self.push(Primitive::BatchedGemm, CUBLAS_BATCHED, values, RowSet::Tokens, RowRange::ALL);
+        self.over(Part::Picking, |pass| pass.push(Primitive::BatchedGemm, CUBLAS_BATCHED, values, RowSet::Tokens, RowRange::ALL));
         let output = Matrix { columns: hidden, depth: heads * u64::from(attention.value_dim), format: attention.output_format };
         self.product("output projection", output)?;
         self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);

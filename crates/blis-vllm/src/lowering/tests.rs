@@ -15,6 +15,7 @@ mod unusual;
 
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
+use blis_contracts::part::Part;
 use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
 use blis_contracts::strict::{Document, LineEndings};
 use serde::de::DeserializeOwned;
@@ -58,6 +59,7 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/deepseek-v3.2/graph"),
     catalog!("models/deepseek-v3.2-nvfp4/graph"),
     catalog!("models/glm-5/graph"),
+    catalog!("models/glm-5-nvfp4/graph"),
     catalog!("models/glm-5.2/graph"),
     catalog!("models/qwen3.5-397b-a17b/graph"),
     catalog!("models/qwen3.5-397b-a17b-nvfp4/graph"),
@@ -128,6 +130,16 @@ fn written(piece: &LoweredLayer) -> String {
         RowSet::Prefills => "prefills",
         RowSet::Cached => "cached",
     };
+    let part = match piece.part {
+        Part::Whole => "",
+        Part::Picking => " picking",
+        Part::Scored => " scored",
+        Part::Readied => " readied",
+        Part::Unreadied => " unreadied",
+        Part::Mixed => " mixed",
+        Part::DensePrompts => " of dense prompts",
+        Part::BesideDense => " beside dense prompts",
+    };
     let range = match piece.runs_for {
         RowRange::ALL => String::new(),
         RowRange { least, most: u32::MAX } => format!(" from {least}"),
@@ -160,5 +172,5 @@ fn written(piece: &LoweredLayer) -> String {
         PrimitiveShape::Stream { bytes_per_row } => format!("{bytes_per_row} B a row"),
         PrimitiveShape::Sampling { vocabulary, .. } => format!("{vocabulary} logits"),
     };
-    format!("{} {}/{} {rows}{range}: {shape}", piece.primitive.as_str(), piece.kernel.library, piece.kernel.variant)
+    format!("{} {}/{} {rows}{part}{range}: {shape}", piece.primitive.as_str(), piece.kernel.library, piece.kernel.variant)
 }

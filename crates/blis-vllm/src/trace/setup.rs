@@ -284,6 +284,7 @@ fn plan(sized: &SizedKv, in_flight: u32) -> PoolPlan {
         model: String::new(),
         layout: Layout::SINGLE,
         layers: Vec::new(),
+        dense_prompts: None,
         kv: Vec::new(),
         kv_budget: Vec::new(),
         kv_blocks: Blocks::new(u64::from(sized.config.num_blocks)),

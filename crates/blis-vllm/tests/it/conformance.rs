@@ -104,6 +104,7 @@ pub(crate) fn plan(in_flight: u32, blocks: u32) -> PoolPlan {
         model: String::new(),
         layout: Layout::SINGLE,
         layers: Vec::new(),
+        dense_prompts: None,
         kv: Vec::new(),
         kv_budget: Vec::new(),
         kv_blocks: Blocks::new(u64::from(blocks)),

@@ -76,15 +76,27 @@ fn a_layer_of_deepseek_v3_2_on_eight_ranks_of_h200() {
         "norm triton/latent-norm-rope-insert tokens: 9492 B a row",
         "gemm flashinfer/swap-ab-fp8-block tokens to 31: 1536 x 3072 fp8_block",
         "gemm deepgemm/fp8-block tokens from 32: 1536 x 3072 fp8_block",
-        "gemm.batched cublas/batched tokens: 16 of 128 x 512 bf16",
+        "gemm.batched cublas/batched tokens readied: 16 of 128 x 512 bf16",
         "gemm flashinfer/swap-ab-fp8-block tokens to 31: 1536 x 8192 fp8_block",
         "gemm deepgemm/fp8-block tokens from 32: 1536 x 8192 fp8_block",
-        "rope triton/latent-query-rope-quantise tokens: 28672 B a row",
-        "selection.prefill deepgemm/token-scores requests: 64 heads of 128 on entries of 8 B for 1 tokens, 2048 of them, ranked to 2048, fp8",
-        "selection.decode deepgemm/paged-token-scores requests: 64 heads of 128 on entries of 132 B for 1 tokens, 2048 of them, ranked to 2048, fp8",
-        "attention.sparse_prefill flashmla/sparse-mla-fp8 requests: 64 heads of 544 on entries of 656 B, window 0, 2048 for 1 tokens, bf16",
-        "attention.sparse_decode flashmla/sparse-mla-fp8 requests: 64 heads of 544 on entries of 656 B, window 0, 2048 for 1 tokens, bf16",
-        "gemm.batched cublas/batched tokens: 16 of 512 x 128 bf16",
+        "rope triton/latent-query-rope-quantise tokens readied: 28672 B a row",
+        "rope triton/latent-query-rope-quantise tokens unreadied: 28672 B a row",
+        "selection.prefill deepgemm/token-scores requests scored: 64 heads of 128 on entries of 8 B for 1 tokens, 2048 of them, ranked to 2048, fp8",
+        "selection.decode deepgemm/paged-token-scores requests scored: 64 heads of 128 on entries of 132 B for 1 tokens, 2048 of them, ranked to 2048, fp8",
+        "activation torch/copy tokens mixed: 12288 B a row",
+        "activation vllm-csrc/gather-mla-cache cached of dense prompts: 1808 B a row",
+        "gemm flashinfer/swap-ab-fp8-block prefills of dense prompts to 31: 512 x 4096 fp8_block",
+        "gemm deepgemm/fp8-block prefills of dense prompts from 32: 512 x 4096 fp8_block",
+        "activation torch/copy prefills of dense prompts: 10240 B a row",
+        "gemm flashinfer/swap-ab-fp8-block cached of dense prompts to 31: 512 x 4096 fp8_block",
+        "gemm deepgemm/fp8-block cached of dense prompts from 32: 512 x 4096 fp8_block",
+        "activation torch/copy cached of dense prompts: 10240 B a row",
+        "latent.prefill flash-attn/fa3 requests of dense prompts: 16/16 heads of 192 and 128, group 0, bf16",
+        "activation torch/copy prefills of dense prompts: 8192 B a row",
+        "gemm.batched cublas/batched tokens beside dense prompts: 16 of 128 x 512 bf16",
+        "attention.sparse_prefill flashmla/sparse-mla-fp8 requests picking: 64 heads of 544 on entries of 656 B, window 0, 2048 for 1 tokens, bf16",
+        "attention.sparse_decode flashmla/sparse-mla-fp8 requests picking: 64 heads of 544 on entries of 656 B, window 0, 2048 for 1 tokens, bf16",
+        "gemm.batched cublas/batched tokens picking: 16 of 512 x 128 bf16",
         "gemm flashinfer/swap-ab-fp8-block tokens to 31: 2048 x 7168 fp8_block",
         "gemm deepgemm/fp8-block tokens from 32: 2048 x 7168 fp8_block",
         "collective.all_reduce flashinfer/fused-all-reduce-norm tokens to 36: 14336 B a row over 8",
@@ -99,24 +111,61 @@ fn many_heads_over_packed_entries_gather_and_widen_them_for_prompts_and_blackwel
         let plan = line.plan();
         layer(&plan, 5)
             .into_iter()
+            .filter(|piece| !piece.contains("dense prompts"))
             .filter(|piece| kinds.iter().any(|kind| piece.starts_with(kind.as_str())) || piece.contains("gather"))
             .collect::<Vec<_>>()
     };
     assert_eq!(
         attention(Line("deepseek-v3.2", "h200", "--tensor-parallel-size 4 --kv-cache-dtype fp8")),
         [
-            "activation vllm-csrc/gather-mla-cache prefills: 1808 B a row",
-            "activation vllm-csrc/gather-mla-cache cached: 1808 B a row",
-            "attention.sparse_prefill flashmla/sparse-mla requests: 64 heads of 544 on entries of 1152 B, window 0, 2048 for 1 tokens, bf16",
-            "attention.sparse_decode flashmla/sparse-mla-fp8 requests: 64 heads of 544 on entries of 656 B, window 0, 2048 for 1 tokens, bf16",
+            "activation vllm-csrc/gather-mla-cache prefills picking: 1808 B a row",
+            "activation vllm-csrc/gather-mla-cache cached picking: 1808 B a row",
+            "attention.sparse_prefill flashmla/sparse-mla requests picking: 64 heads of 544 on entries of 1152 B, window 0, 2048 for 1 tokens, bf16",
+            "attention.sparse_decode flashmla/sparse-mla-fp8 requests picking: 64 heads of 544 on entries of 656 B, window 0, 2048 for 1 tokens, bf16",
         ]
     );
     assert_eq!(
         attention(Line("deepseek-v3.2-nvfp4", "b200", EIGHT)),
         [
-            "attention.sparse_prefill flashinfer/trtllm-gen-sparse-mla requests: 16 heads of 544 on entries of 576 B, window 0, 2048 for 1 tokens, fp8",
-            "attention.sparse_decode flashinfer/trtllm-gen-sparse-mla requests: 16 heads of 544 on entries of 576 B, window 0, 2048 for 1 tokens, fp8",
+            "attention.sparse_prefill flashinfer/trtllm-gen-sparse-mla requests picking: 16 heads of 544 on entries of 576 B, window 0, 2048 for 1 tokens, fp8",
+            "attention.sparse_decode flashinfer/trtllm-gen-sparse-mla requests picking: 16 heads of 544 on entries of 576 B, window 0, 2048 for 1 tokens, fp8",
         ]
+    );
+}
+
+#[test]
+fn prompts_attend_densely_by_the_limits_of_each_backend_and_on_consumer_blackwell_never() {
+    let rule = |line: Line<'_>| line.plan().dense_prompts.map(|rule| (rule.generates_to, rule.ends_within));
+    for (line, generates_to) in [
+        (Line("deepseek-v3.2", "h200", FP8), 128),
+        (Line("deepseek-v3.2", "h200", EIGHT), 128),
+        (Line("deepseek-v3.2", "h200", "--tensor-parallel-size 1 --data-parallel-size 8 --enable-expert-parallel"), 256),
+        (Line("glm-5", "h200", FP8), 256),
+        (Line("deepseek-v3.2-nvfp4", "h200", EIGHT), 128),
+        (Line("deepseek-v3.2", "b200", EIGHT), 128),
+        (Line("deepseek-v3.2", "b200", "--tensor-parallel-size 4"), 128),
+        (Line("deepseek-v3.2-nvfp4", "b200", "--tensor-parallel-size 1 --data-parallel-size 8 --enable-expert-parallel"), 1024),
+        (Line("glm-5-nvfp4", "b200", EIGHT), 128),
+    ] {
+        assert_eq!(rule(line), Some((generates_to, 2048)), "{line:?}");
+    }
+    assert_eq!(rule(Line("glm-5", "rtx-pro-6000", EIGHT)), None);
+    assert_eq!(rule(Line("deepseek-v3", "h200", EIGHT)), None, "all attention of this model is dense");
+}
+
+#[test]
+fn the_kernel_of_dense_prompts_is_that_of_latent_attention_and_queries_beside_them_are_quantised_apart() {
+    let dense = |line: Line<'_>| -> Vec<String> {
+        let pieces = layer(&line.plan(), 5).into_iter();
+        pieces.filter(|piece| piece.contains("dense prompts") && (piece.starts_with("latent") || piece.contains("quantise"))).collect()
+    };
+    let kernel = |kernel: &str, dims: &str| format!("latent.prefill {kernel} requests of dense prompts: {dims}, group 0, bf16");
+    assert_eq!(dense(Line("glm-5", "h200", FP8)), [kernel("flash-attn/fa3", "8/8 heads of 256 and 256")]);
+    assert_eq!(dense(Line("deepseek-v3.2", "b200", EIGHT)), [kernel("flash-attn/fa4", "16/16 heads of 192 and 128")]);
+    let quantised = "activation vllm-csrc/quantise tokens beside dense prompts: 13824 B a row".to_owned();
+    assert_eq!(
+        dense(Line("glm-5-nvfp4", "b200", EIGHT)),
+        [kernel("flashinfer/trtllm-gen-mla-prefill", "8/8 heads of 256 and 256"), quantised]
     );
 }
 
