@@ -120,6 +120,51 @@ fn four_bit_experts_are_padded_and_what_the_recipe_leaves_out_stays_in_16_bits()
 }
 
 #[test]
+fn quantised_checkpoints_narrow_the_stream_in_16_bits_and_multiply_experts_and_state_spaces_in_fewer() {
+    for (line, layers, expected) in [
+        (
+            Line("nemotron-3-super-120b-a12b-fp8", "h200", EIGHT),
+            [0, 3, 4],
+            [
+                "gemm cutlass/scaled-mm-fp8 tokens: 4096 x 2320 fp8",
+                "gemm cublas/linear tokens: 4096 x 1024 bf16",
+                "moe.experts flashinfer/cutlass-moe tokens: 22 of 512 (512 here), 1024 x 336 gated false fp8",
+            ],
+        ),
+        (
+            Line("nemotron-3-super-120b-a12b-nvfp4", "b200", EIGHT),
+            [0, 3, 4],
+            [
+                "gemm flashinfer/cutedsl-nvfp4 tokens: 4096 x 2320 nvfp4",
+                "gemm cublas/linear tokens: 4096 x 1024 bf16",
+                "moe.experts flashinfer/trtllm-gen-moe tokens: 22 of 512 (512 here), 1024 x 384 gated false nvfp4",
+            ],
+        ),
+        (
+            Line("nemotron-3-ultra-550b-a55b-nvfp4", "b200", EIGHT),
+            [0, 3, 4],
+            [
+                "gemm flashinfer/cutedsl-nvfp4 tokens: 8192 x 4384 nvfp4",
+                "gemm cublas/linear tokens: 8192 x 2048 bf16",
+                "moe.experts flashinfer/trtllm-gen-moe tokens: 22 of 512 (512 here), 2048 x 640 gated false nvfp4",
+            ],
+        ),
+    ] {
+        let plan = line.plan();
+        let pieces = layer(&plan, 0);
+        for piece in expected {
+            assert!(pieces.contains(&piece.to_owned()), "{line:?}: {piece}: {pieces:#?}");
+        }
+        // The state space in front of attention, and attention, are left out; keys and values have 8 bits.
+        for index in layers.into_iter().skip(1) {
+            assert!(layer(&plan, index)[0].ends_with(" bf16"), "{line:?}, layer {index}");
+        }
+        let attention = layer(&plan, layers[2]);
+        assert!(attention.iter().any(|piece| piece.starts_with("attention.decode") && piece.ends_with("fp8")), "{attention:#?}");
+    }
+}
+
+#[test]
 fn states_are_kept_in_32_bits_and_a_block_of_attention_holds_one() {
     let command = |arguments: &str| format!("vllm serve m {arguments}");
     let cache = |name, arguments: &str| {
