@@ -195,6 +195,7 @@ pub(crate) fn everything(hardware: &str) -> PoolPlan {
         LoweredLayer { part: Part::Picking, ..layer(39, Primitive::SparsePrefill, "flashmla/sparse-mla", GATHERED, RowSet::Requests) },
     ];
     let mut plan = mixture(hardware);
+    plan.layers[2].start = Start::Dependent;
     plan.layers.extend(more);
     plan.layers.extend(parts);
     plan.dense_prompts = Some(DensePrompts { generates_to: 128, ends_within: 40_000 });

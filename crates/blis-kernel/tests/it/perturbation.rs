@@ -7,7 +7,7 @@ use blis_contracts::format::FormatName;
 use blis_contracts::part::{DensePrompts, Part};
 use blis_contracts::plan::{
     Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, PrimitiveShape, ResidentTensor,
-    RowRange, RowSet,
+    RowRange, RowSet, Start,
 };
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::{Blocks, BytesPerRank, Tokens};
@@ -125,6 +125,7 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("layer.kernel.variant", |plan| plan.layers.iter_mut().for_each(|layer| layer.kernel.variant.push('x'))),
     ("layer.kernel.code_hash", |plan| plan.layers.iter_mut().for_each(|layer| layer.kernel.code_hash.push('x'))),
     ("layer.kernel.toolkit", |plan| plan.layers.iter_mut().for_each(|layer| layer.kernel.toolkit.push('x'))),
+    ("layer.start", |plan| plan.layers[1].start = Start::Dependent),
     ("layer.part", |plan| plan.layers[1].part = Part::Mixed),
     ("layer.rows", |plan| plan.layers[1].rows = RowSet::Sampled),
     ("layer.runs_for", |plan| plan.layers[1].runs_for = RowRange { least: 0, most: 1 }),
