@@ -190,12 +190,16 @@ pub fn lines(rows: &[PriceRow]) -> String {
     grid.print()
 }
 
-/// The rank of a price, and why it is below its entry's own.
+/// The rank of a price, and what lowers its trust: below its entry's own rank, or for inputs that the entry was not fitted to.
 fn trust(row: &PriceRow) -> String {
     let flags = [(row.extrapolated, "extrapolated"), (row.unidentified, "interval too wide")];
     let reasons: Vec<&str> = flags.iter().filter(|(set, _)| *set).map(|(_, reason)| *reason).collect();
     let word = |method: Method| method.as_str().replace('_', " ");
-    if row.rank == row.method { word(row.rank) } else { format!("{} ({}: {})", word(row.rank), word(row.method), reasons.join(", ")) }
+    match (reasons.is_empty(), row.rank == row.method) {
+        (true, _) => word(row.rank),
+        (false, true) => format!("{} ({})", word(row.rank), reasons.join(", ")),
+        (false, false) => format!("{} ({}: {})", word(row.rank), word(row.method), reasons.join(", ")),
+    }
 }
 
 fn merged(layers: &[LoweredLayer]) -> Vec<(&LoweredLayer, u64)> {

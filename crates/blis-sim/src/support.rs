@@ -49,18 +49,13 @@ pub struct Supported {
 }
 
 impl Supported {
-    /// Share of the accelerator's time in both reference steps whose rank of trust is `transferred` or better.
+    /// Share of the accelerator's time in both reference steps whose rank of trust is `transferred` or better, within the fitted range.
     pub fn trusted(&self) -> f64 {
         let share = |lines: &[PriceLine]| {
-            let time = |worst: Method| -> f64 {
-                lines
-                    .iter()
-                    .filter(|line| line.on_device && (line.rank <= worst || line.rank == Method::NotCharged))
-                    .map(|line| line.ns)
-                    .sum()
-            };
-            let whole = time(Method::NotCharged);
-            if whole > 0.0 { time(Method::Transferred) / whole } else { 0.0 }
+            let on_device = || lines.iter().filter(|line| line.on_device);
+            let fitted = |line: &&PriceLine| line.rank == Method::NotCharged || (line.rank <= Method::Transferred && !line.extrapolated);
+            let whole: f64 = on_device().map(|line| line.ns).sum();
+            if whole > 0.0 { on_device().filter(fitted).map(|line| line.ns).sum::<f64>() / whole } else { 0.0 }
         };
         f64::midpoint(share(&self.decode), share(&self.prefill))
     }
