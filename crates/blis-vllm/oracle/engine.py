@@ -60,6 +60,9 @@ for _name in (
 ):
     AttentionBackendEnum[_name].get_class()
 
+# What an encoder divides pixels by, which vendors keep in a file of its own and nothing here depends on.
+PIXELS = json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3})
+
 LIVELOCK_CALLS = 50
 MOST_CALLS = 50_000
 
@@ -91,6 +94,7 @@ class AttentionLayer(AttentionLayerBase):
             cache.cache_dtype,
             use_mla=False,
             has_sink=has_sink,
+            use_mm_prefix=model.is_mm_prefix_lm,
             attn_type=self.attn_type,
             has_sliding_window=sliding_window is not None,
         )

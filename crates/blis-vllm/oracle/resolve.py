@@ -9,9 +9,11 @@ is left out.
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import meta  # first: what upstream makes of images looks for packages that the lock leaves out
 import engine
 import record
 import world
@@ -34,6 +36,8 @@ MODELS = [
     "Qwen--Qwen3-0.6B",
     "Qwen--Qwen3-235B-A22B",
     "mistralai--Mixtral-8x7B-v0.1",
+    "google--gemma-4-26B-A4B",
+    "nvidia--Gemma-4-31B-IT-NVFP4",
 ]
 GPUS = ["a100", "h100", "h200", "b200", "b300", "l4", "l40s", "rtx5090"]
 CONTEXTS = [UsageContext.OPENAI_API_SERVER, UsageContext.LLM_CLASS]
@@ -54,7 +58,12 @@ def plain(config: object) -> dict:
 
 
 def resolve(model: Path, gpu: str, context: UsageContext) -> dict:
-    config = engine.resolve(json.loads(model.read_text()), {}, world.GPUS[gpu], context)
+    with tempfile.TemporaryDirectory() as directory:
+        files = {"config.json": model.read_text(), "preprocessor_config.json": engine.PIXELS}
+        return resolved(engine.resolve_in(Path(directory), files, {}, world.GPUS[gpu], context))
+
+
+def resolved(config) -> dict:
     before = config.cache_config.block_size
     engine.ScriptedExecutor.kv_bytes = KV_BYTES
     executor = engine.ScriptedExecutor(config)
@@ -104,6 +113,7 @@ def main() -> int:
     parser.add_argument("--configs", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("resolution.json"))
     options = parser.parse_args()
+    meta.install()
     rows, failed = [], []
     for model in MODELS:
         for gpu in GPUS:

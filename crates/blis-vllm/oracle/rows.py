@@ -1,6 +1,6 @@
 """What a forward pass multiplies: rows.py --configs DIR [--out rows.json]
 
-Runs upstream's own forward functions of ten models on meta tensors, for steps of 16 decodes and one piece of a prompt,
+Runs upstream's own forward functions of twelve models on meta tensors, for steps of 16 decodes and one piece of a prompt,
 padded to a captured size, and notes every call of a linear layer and of a mixture of experts: rows, outputs, inputs, and how
 many layers call alike. The layers' own arithmetic is not run; what each hands back is a tensor of the shape it would. OPAQUE says how calls are
 counted that hide products of their own.
@@ -44,6 +44,8 @@ CASES = [
     ("llama-4-scout", "h200", 8),
     ("nemotron-3-nano-30b-a3b", "h200", 2),
     ("nemotron-3-super-120b-a12b", "b200", 8),
+    ("gemma-4-26b-a4b", "h200", 4),
+    ("gemma-4-31b-it-nvfp4", "b200", 2),
 ]
 # 16 decodes and 200 or 496 tokens of a prompt, padded to the next captured size; one row of each request is sampled.
 TOKENS, SAMPLED = (224, 512), 17

@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import meta  # first: the stand-ins must be in place before any other vllm import
+import engine
 import mocks
 import record as recording
 
@@ -27,10 +28,6 @@ GPUS = ("h200", "b200")
 RANKS = (1, 2, 4, 8)
 # The source holds the text part alone, under a type that neither upstream nor its dependencies know.
 UNREADABLE = {"minimax-m3": "its source holds the text part alone"}
-
-
-# What a tower divides pixels by, which the source leaves out and no weight depends on.
-PIXELS = json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3})
 
 
 # The published vision_config of Llama 4, which the source leaves out too.
@@ -53,7 +50,7 @@ TOWERS = {
 def vendor_files(name: str, configs: Path) -> dict[str, str]:
     """A catalog model's files."""
     entry = yaml.safe_load((CATALOG / name / "model.yaml").read_text())
-    files = {"config.json": (configs / entry["config"]).read_text(), "preprocessor_config.json": PIXELS}
+    files = {"config.json": (configs / entry["config"]).read_text(), "preprocessor_config.json": engine.PIXELS}
     for family, tower in TOWERS.items():
         if name.startswith(family):
             files["config.json"] = json.dumps({**json.loads(files["config.json"]), "vision_config": tower})

@@ -2,8 +2,9 @@
 //! layer, and in some models experts beside it.
 //!
 //! Layers that see everything may project values by the keys' matrix. Queries and keys are normed by weights, values without; every part
-//! has a norm before and one behind it, and beside experts the network and they have one more each. Left out: the one value that scales
-//! what a layer writes, and the cap on logits. Embeddings for each layer, caches that layers share and sounds are refused.
+//! has a norm before and one behind it, and beside experts the network and they have one more each. The tokens of an image see each other,
+//! and logits are capped, in every model of the family that is understood. Left out: the one value that scales what a layer writes.
+//! Embeddings for each layer, caches that layers share and sounds are refused.
 
 use blis_contracts::format::FormatName;
 use blis_contracts::format::MatmulFormat;
@@ -41,14 +42,7 @@ pub(super) const GEMMA4: Family = Family {
             "vision_soft_tokens_per_image",
         ],
     }),
-    without_effect: &[
-        "final_logit_softcapping",
-        "hidden_activation",
-        "model_type",
-        "use_bidirectional_attention",
-        "use_double_wide_mlp",
-        "vocab_size_per_layer_input",
-    ],
+    without_effect: &["hidden_activation", "model_type", "use_double_wide_mlp", "vocab_size_per_layer_input"],
     ..DENSE
 };
 
@@ -66,7 +60,7 @@ const KINDS: [&str; 2] = ["sliding_attention", "full_attention"];
 
 /// Builds every layer, bottom to top.
 pub(super) fn build(keys: &Keys<'_>, heads: Windowed, quantisation: &Quantisation) -> Result<Vec<LayerBlock>, DeriveError> {
-    refuse_shared_parts(keys)?;
+    refuse_other_parts(keys)?;
     let kinds = keys.texts("layer_types")?;
     let known = |kind: &&str| KINDS.contains(kind);
     if kinds.len() != heads.layers as usize || !kinds.iter().all(known) {
@@ -108,8 +102,17 @@ fn rope<'a>(keys: &Keys<'a>, kind: &str) -> Result<(String, &'a Tree), DeriveErr
     Ok((format!("rope_parameters.{kind}"), one))
 }
 
-/// Refuses what some models of the family have and no graph states.
-fn refuse_shared_parts(keys: &Keys<'_>) -> Result<(), DeriveError> {
+/// Refuses what some models of the family have and no graph states, and what others lack that every graph of the family implies.
+fn refuse_other_parts(keys: &Keys<'_>) -> Result<(), DeriveError> {
+    let (sight, cap) = (keys.any("use_bidirectional_attention"), keys.any("final_logit_softcapping"));
+    if sight != Some(&Tree::Text("vision".to_owned())) {
+        let expected = "\"vision\", as images whose tokens do not see each other are not understood";
+        return Err(keys.wrong("use_bidirectional_attention", sight.unwrap_or(&Tree::Null), expected));
+    }
+    if !cap.and_then(Tree::as_number).is_some_and(|cap| cap > 0.0) {
+        let expected = "a positive number, as logits without a cap are not understood";
+        return Err(keys.wrong("final_logit_softcapping", cap.unwrap_or(&Tree::Null), expected));
+    }
     let refused = [
         ("hidden_size_per_layer_input", "0, as embeddings for each layer (embed_tokens_per_layer) are not understood"),
         ("num_kv_shared_layers", "0, as layers that read the cache of another (kv_sharing_target_layer_name) are not understood"),
@@ -304,7 +307,8 @@ mod tests {
         "attention_k_eq_v": true, "sliding_window": 32, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
         "rope_parameters": {"sliding_attention": {"rope_type": "default"}, "full_attention": {"rope_type": "proportional",
         "partial_rotary_factor": 0.25}}, "max_position_embeddings": 4096, "enable_moe_block": true, "num_experts": 8, "top_k_experts": 2,
-        "moe_intermediate_size": 64, "num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0}, "vision_config": {"hidden_size": 32,
+        "moe_intermediate_size": 64, "num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0,
+        "use_bidirectional_attention": "vision"}, "vision_config": {"hidden_size": 32,
         "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8, "patch_size": 2,
         "position_embedding_size": 10}}"#;
 
@@ -337,6 +341,12 @@ mod tests {
             ),
             ("\"hidden_size_per_layer_input\": 0", "\"hidden_size_per_layer_input\": 256", "hidden_size_per_layer_input: 256 is not 0"),
             ("\"audio_config\": null", "\"audio_config\": {}", "audio_config"),
+            ("\"vision\"}", "\"all\"}", "use_bidirectional_attention: \"all\" is not \"vision\""),
+            (
+                "\"final_logit_softcapping\": 30.0",
+                "\"final_logit_softcapping\": null",
+                "final_logit_softcapping: null is not a positive number",
+            ),
             ("\"sliding_attention\", \"sliding", "\"full\", \"sliding", "layer_types: [\"full\""),
             ("\"enable_moe_block\": true", "\"enable_moe_block\": false", "enable_moe_block: false is not true, as num_experts says"),
             ("\"rope_type\": \"proportional\"", "\"rope_type\": \"yarn\"", "rope_type: \"yarn\" is not default or proportional"),

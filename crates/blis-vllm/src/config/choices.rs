@@ -200,6 +200,10 @@ choice! {
         TritonAttn = "TRITON_ATTN",
         /// PyTorch's flex attention.
         FlexAttention = "FLEX_ATTENTION",
+        /// vLLM's Triton kernels for steps with an image, its build of FlashAttention for the others.
+        TritonFlashAttn = "TRITON_FLASH_ATTN",
+        /// vLLM's Triton kernels for steps with an image, FlashInfer for the others.
+        TritonFlashinfer = "TRITON_FLASHINFER",
         /// FlashInfer's latent attention.
         FlashinferMla = "FLASHINFER_MLA",
         /// `TokenSpeed`'s latent attention.
@@ -237,6 +241,8 @@ impl AttentionBackend {
             | Self::Flashinfer
             | Self::TritonAttn
             | Self::FlexAttention
+            | Self::TritonFlashAttn
+            | Self::TritonFlashinfer
             | Self::FlashinferMla
             | Self::TokenspeedMla
             | Self::CutlassMla

@@ -3,6 +3,7 @@
 //!
 //! Where each value came from is kept beside it, in [`Resolved::explained`]. Left out: settings that are inert or refused.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use blis_contracts::format::FormatName;
@@ -236,8 +237,8 @@ pub struct PassSettings {
 pub struct AttentionSettings {
     /// The backend of every attention layer.
     pub backend: AttentionBackend,
-    /// The FlashAttention version that backend would use for this model; absent where the chip has none.
-    pub flash_attn_version: Option<u8>,
+    /// The FlashAttention versions that backend would use, by elements of a head; heads that the chip has none for are missing.
+    pub flash_attn_versions: BTreeMap<u32, u8>,
     /// What CUDA graphs the backend allows.
     pub graph_support: GraphSupport,
     /// Most splits of one FlashAttention decode inside a graph.
@@ -256,6 +257,13 @@ pub struct AttentionSettings {
     pub block_sparse: Option<BlockSparseSettings>,
     /// Whether queries stay unquantised over an fp8 KV cache.
     pub disable_flashinfer_q_quantization: bool,
+}
+
+impl AttentionSettings {
+    /// The FlashAttention version for heads of so many elements.
+    pub fn flash_attn_version(&self, head_dim: u32) -> Option<u8> {
+        self.flash_attn_versions.get(&head_dim).copied()
+    }
 }
 
 /// Layers whose queries see the blocks an indexer picks.

@@ -4,6 +4,8 @@
 //!
 //! Left out: choices that depend on a batch (FlashInfer's own decode for more than 256 tokens is reached only off Blackwell).
 
+use blis_contracts::model::GroupedQueryAttention;
+
 use super::names::{
     FLASH_ATTN_2, FLASH_ATTN_3, FLASH_ATTN_4, FLASHINFER_DECODE, FLASHINFER_PREFILL, FLASHINFER_PREFILL_HOPPER, FLEX_ATTENTION, KernelName,
     TRITON_ATTENTION, TRTLLM_DECODE, TRTLLM_PREFILL, XQA_DECODE,
@@ -13,21 +15,24 @@ use crate::config::AttentionBackend;
 
 /// A kernel, and when it is chosen.
 struct Row {
-    holds: fn(&Site<'_>, bool) -> bool,
+    holds: fn(&Site<'_>, &GroupedQueryAttention) -> bool,
     kernel: KernelName,
 }
 
-const fn row(holds: fn(&Site<'_>, bool) -> bool, kernel: KernelName) -> Row {
+const fn row(holds: fn(&Site<'_>, &GroupedQueryAttention) -> bool, kernel: KernelName) -> Row {
     Row { holds, kernel }
 }
+
+/// Widest head that XQA reads.
+const XQA_WIDEST: u32 = 256;
 
 /// Kernels for prompts, in order.
 const PREFILL: &[Row] = &[
     row(|site, _| uses(site, AttentionBackend::TritonAttn), TRITON_ATTENTION),
     row(|site, _| uses(site, AttentionBackend::FlexAttention), FLEX_ATTENTION),
-    row(|site, _| flash_attn(site, 4), FLASH_ATTN_4),
-    row(|site, _| flash_attn(site, 3), FLASH_ATTN_3),
-    row(|site, _| uses(site, AttentionBackend::FlashAttn), FLASH_ATTN_2),
+    row(|site, own| flash_attn(site, own, 4), FLASH_ATTN_4),
+    row(|site, own| flash_attn(site, own, 3), FLASH_ATTN_3),
+    row(|site, _| uses_flash_attn(site), FLASH_ATTN_2),
     row(trtllm_prefill, TRTLLM_PREFILL),
     row(|site, _| site.family(9), FLASHINFER_PREFILL_HOPPER),
     row(|_, _| true, FLASHINFER_PREFILL),
@@ -37,43 +42,48 @@ const PREFILL: &[Row] = &[
 const DECODE: &[Row] = &[
     row(|site, _| uses(site, AttentionBackend::TritonAttn), TRITON_ATTENTION),
     row(|site, _| uses(site, AttentionBackend::FlexAttention), FLEX_ATTENTION),
-    row(|site, _| flash_attn(site, 4), FLASH_ATTN_4),
-    row(|site, _| flash_attn(site, 3), FLASH_ATTN_3),
-    row(|site, _| uses(site, AttentionBackend::FlashAttn), FLASH_ATTN_2),
+    row(|site, own| flash_attn(site, own, 4), FLASH_ATTN_4),
+    row(|site, own| flash_attn(site, own, 3), FLASH_ATTN_3),
+    row(|site, _| uses_flash_attn(site), FLASH_ATTN_2),
     row(|site, _| site.family(10) && trtllm_allowed(site), TRTLLM_DECODE),
-    row(|site, _| (site.capability == (9, 0) || site.family(12)) && trtllm_allowed(site), XQA_DECODE),
+    row(|site, own| (site.capability == (9, 0) || site.family(12)) && trtllm_allowed(site) && own.head_dim <= XQA_WIDEST, XQA_DECODE),
     row(|_, _| true, FLASHINFER_DECODE),
 ];
 
-/// The kernel for prompts of layers with or without sinks.
-pub(super) fn prefill(site: &Site<'_>, sinks: bool) -> KernelName {
-    decide(PREFILL, site, sinks)
+/// The kernel for prompts of a layer.
+pub(super) fn prefill(site: &Site<'_>, own: &GroupedQueryAttention) -> KernelName {
+    decide(PREFILL, site, own)
 }
 
 /// The kernel for decodes.
-pub(super) fn decode(site: &Site<'_>, sinks: bool) -> KernelName {
-    decide(DECODE, site, sinks)
+pub(super) fn decode(site: &Site<'_>, own: &GroupedQueryAttention) -> KernelName {
+    decide(DECODE, site, own)
 }
 
 /// Whether attention writes its output quantised, so that the output projection reads it as it is.
 /// upstream: vllm `compilation/passes/fusion/attn_quant_fusion.py`, `v1/attention/backends/flashinfer.py::FlashInferImpl.fused_output_quant_supported`
-pub(super) fn quantises_output(site: &Site<'_>, sinks: bool) -> bool {
+pub(super) fn quantises_output(site: &Site<'_>, own: &GroupedQueryAttention) -> bool {
     let compilation = &site.resolved.compilation;
     let in_one_graph = site.compiled() && compilation.passes.fuse_attn_quant && !compilation.splits_at_attention;
-    let kernels = (prefill(site, sinks), decode(site, sinks)) == (TRTLLM_PREFILL, TRTLLM_DECODE);
+    let kernels = (prefill(site, own), decode(site, own)) == (TRTLLM_PREFILL, TRTLLM_DECODE);
     in_one_graph && kernels && site.resolved.cache.kv_cache_dtype.is_quantized()
 }
 
-fn decide(table: &[Row], site: &Site<'_>, sinks: bool) -> KernelName {
-    table.iter().find(|row| (row.holds)(site, sinks)).expect("the last row always holds").kernel
+fn decide(table: &[Row], site: &Site<'_>, own: &GroupedQueryAttention) -> KernelName {
+    table.iter().find(|row| (row.holds)(site, own)).expect("the last row always holds").kernel
 }
 
 fn uses(site: &Site<'_>, backend: AttentionBackend) -> bool {
     site.resolved.attention.backend == backend
 }
 
-fn flash_attn(site: &Site<'_>, version: u8) -> bool {
-    uses(site, AttentionBackend::FlashAttn) && site.resolved.attention.flash_attn_version == Some(version)
+/// Whether `FlashAttention` serves whatever has no image.
+fn uses_flash_attn(site: &Site<'_>) -> bool {
+    uses(site, AttentionBackend::FlashAttn) || uses(site, AttentionBackend::TritonFlashAttn)
+}
+
+fn flash_attn(site: &Site<'_>, own: &GroupedQueryAttention, version: u8) -> bool {
+    uses_flash_attn(site) && site.resolved.attention.flash_attn_version(own.head_dim) == Some(version)
 }
 
 fn trtllm_allowed(site: &Site<'_>) -> bool {
@@ -81,10 +91,10 @@ fn trtllm_allowed(site: &Site<'_>) -> bool {
 }
 
 /// On Blackwell, unless forbidden: where queries are quantised, for sinks, for a cache in the model's own type, or where demanded.
-fn trtllm_prefill(site: &Site<'_>, sinks: bool) -> bool {
+fn trtllm_prefill(site: &Site<'_>, own: &GroupedQueryAttention) -> bool {
     let attention = &site.resolved.attention;
     let quantised = site.resolved.cache.kv_cache_dtype.is_quantized();
     let quantised_queries = quantised && !attention.disable_flashinfer_q_quantization;
-    let wanted = quantised_queries || sinks || !quantised || attention.use_trtllm_attention == Some(true);
+    let wanted = quantised_queries || own.sinks || !quantised || attention.use_trtllm_attention == Some(true);
     site.family(10) && trtllm_allowed(site) && wanted
 }

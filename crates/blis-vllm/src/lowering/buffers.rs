@@ -11,7 +11,7 @@ use blis_contracts::units::BytesPerRank;
 
 use super::pass::QK_NORM_MOST_ROWS;
 use super::site::Site;
-use super::{collective, compressed, selected};
+use super::{collective, compressed, gemma4, selected};
 use crate::config::MlaPrefillBackend;
 
 pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
@@ -56,7 +56,8 @@ fn rotary_table(site: &Site<'_>) -> u64 {
         Attention::Compressed(attention) => attention.rotary_dim,
         Attention::GatedDelta(_) | Attention::Mamba2(_) => 0,
     };
-    let rotated = site.model.layers().map(rotated).max().unwrap_or(0);
+    // Layers of two kinds have a table each, over whole heads, and those of one kind one between them.
+    let rotated = if site.is_gemma4() { gemma4::rotated(site.model) } else { site.model.layers().map(rotated).max().unwrap_or(0) };
     let element = if site.is_gpt_oss() { 4 } else { site.element_bytes() };
     site.model.max_position_embeddings * u64::from(rotated) * element
 }

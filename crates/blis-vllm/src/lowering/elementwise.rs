@@ -10,8 +10,8 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 
 use super::linear::{LinearChoice, scales_per_tensor};
 use super::names::{
-    CSRC_RELU_SQUARED, CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, FLASHINFER_NORM, INDUCTOR_FUSED, KernelName, TORCH_EMBEDDING,
-    TORCH_PAD, TRITON_RELU_SQUARED_QUANTISE,
+    CSRC_GELU_AND_MUL, CSRC_RELU_SQUARED, CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, FLASHINFER_NORM, INDUCTOR_FUSED, KernelName,
+    TORCH_EMBEDDING, TORCH_PAD, TRITON_RELU_SQUARED_QUANTISE,
 };
 use super::site::Site;
 
@@ -72,6 +72,9 @@ pub(super) fn activation(site: &Site<'_>, input: Input, gated: bool) -> KernelNa
         let own = if site.custom_op("relu2") { CSRC_RELU_SQUARED } else { INDUCTOR_FUSED };
         return if squares_and_quantises(site, input) { TRITON_RELU_SQUARED_QUANTISE } else { own };
     }
+    if site.is_gemma4() {
+        return if site.custom_op("gelu_and_mul") { CSRC_GELU_AND_MUL } else { INDUCTOR_FUSED };
+    }
     let with_quantisation =
         activation_quantises(site, input, gated) && (input == Input::Nvfp4 || site.custom_op("quant_fp8") && input == Input::Fp8);
     if with_quantisation || site.custom_op("silu_and_mul") { CSRC_SILU_AND_MUL } else { INDUCTOR_FUSED }
@@ -121,6 +124,10 @@ pub(super) fn compiled_quantises(site: &Site<'_>, input: Input) -> bool {
 pub(super) fn activation_quantises(site: &Site<'_>, input: Input, gated: bool) -> bool {
     if !gated {
         return squares_and_quantises(site, input) || compiled_quantises(site, input) && !site.custom_op("relu2");
+    }
+    if site.is_gemma4() {
+        // No pass of upstream fuses a quantisation into this activation.
+        return compiled_quantises(site, input) && !site.custom_op("gelu_and_mul") || input == Input::Plain;
     }
     let native = !site.custom_op("silu_and_mul") && !site.custom_op("quant_fp8");
     match input {

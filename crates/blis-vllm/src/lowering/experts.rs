@@ -105,6 +105,11 @@ fn hopper(site: &Site<'_>) -> bool {
     site.capability == (9, 0)
 }
 
+/// Whether experts have the activation that every kernel has: gpt-oss and `MiniMax` M3 clamp theirs, Gemma 4 has a Gaussian one.
+fn silu(site: &Site<'_>) -> bool {
+    !site.is_gpt_oss() && !site.is_minimax_m3() && !site.is_gemma4()
+}
+
 const fn always(_: &Site<'_>) -> bool {
     true
 }
@@ -159,7 +164,7 @@ const HUMMING: Row = Row { backend: None, ..row(MoeBackend::Auto, hopper, HUMMIN
 
 /// 8-bit floats with one scale per tensor.
 const FP8: &[Row] = &[
-    row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS),
+    row(MoeBackend::FlashinferTrtllm, |site| blackwell(site) && !site.is_gemma4(), TRTLLM_EXPERTS),
     row(MoeBackend::FlashinferCutlass, |site| site.capability >= (9, 0), FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::Triton, always, TRITON_EXPERTS),
     Row { activations: Some(FormatName::Bf16), ..HUMMING },
@@ -169,9 +174,9 @@ const FP8: &[Row] = &[
 /// 8-bit floats with a scale per block; on Hopper without expert parallelism Triton comes first.
 const FP8_BLOCK: &[Row] = &[
     Row { backend: None, ..row(MoeBackend::Auto, |site| hopper(site) && site.expert_ranks == 1, TRITON_EXPERTS) },
-    row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS),
+    row(MoeBackend::FlashinferTrtllm, |site| blackwell(site) && !site.is_gemma4(), TRTLLM_EXPERTS),
     row(MoeBackend::FlashinferCutlass, hopper, FLASHINFER_CUTLASS_EXPERTS),
-    row(MoeBackend::DeepGemm, deep_gemm, DEEPGEMM_EXPERTS),
+    row(MoeBackend::DeepGemm, |site| deep_gemm(site) && !site.is_gemma4(), DEEPGEMM_EXPERTS),
     row(MoeBackend::Triton, always, TRITON_EXPERTS),
     Row { activations: Some(FormatName::Bf16), ..HUMMING },
     Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
@@ -180,7 +185,11 @@ const FP8_BLOCK: &[Row] = &[
 /// NVFP4.
 const NVFP4: &[Row] = &[
     Row { multiples: (256, 1), trims_output: true, ..row(MoeBackend::FlashinferTrtllm, blackwell, TRTLLM_EXPERTS) },
-    Row { multiples: (256, 1), trims_output: true, ..row(MoeBackend::FlashinferCutedsl, blackwell, FLASHINFER_CUTEDSL_EXPERTS) },
+    Row {
+        multiples: (256, 1),
+        trims_output: true,
+        ..row(MoeBackend::FlashinferCutedsl, |site| blackwell(site) && !site.is_gemma4(), FLASHINFER_CUTEDSL_EXPERTS)
+    },
     row(MoeBackend::FlashinferCutlass, |site| site.capability >= (10, 0), FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::Cutlass, |site| site.capability >= (10, 0), CUTLASS_EXPERTS),
     Row { activations: Some(FormatName::Bf16), ..HUMMING },
@@ -194,13 +203,12 @@ const INT4: &[Row] = &[
     Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Triton, always, TRITON_EXPERTS) },
 ];
 
-/// Unquantised: Triton first on Hopper, and for the clamped activation that FlashInfer's kernels lack.
+/// Unquantised: Triton first on Hopper, and for the clamped activation that FlashInfer's kernels lack; FlashInfer's CUTLASS last where
+/// engine cores run in lockstep.
 const UNQUANTISED: &[Row] = &[
     Row { backend: None, ..row(MoeBackend::Auto, |site| site.family(9) || site.is_gpt_oss(), TRITON_EXPERTS) },
-    Row {
-        multiples: (1, 128),
-        ..row(MoeBackend::FlashinferTrtllm, |site| site.family(10) && !site.is_gpt_oss() && !site.is_minimax_m3(), TRTLLM_EXPERTS)
-    },
+    Row { multiples: (1, 128), ..row(MoeBackend::FlashinferTrtllm, |site| site.family(10) && silu(site), TRTLLM_EXPERTS) },
+    Row { backend: None, ..row(MoeBackend::Auto, |site| site.cores > 1, TRITON_EXPERTS) },
     row(MoeBackend::FlashinferCutlass, |site| site.capability >= (9, 0), FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::Triton, always, TRITON_EXPERTS),
 ];

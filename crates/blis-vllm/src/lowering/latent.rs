@@ -40,6 +40,8 @@ fn decode_kernel(site: &Site<'_>) -> KernelName {
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
+        | AttentionBackend::TritonFlashAttn
+        | AttentionBackend::TritonFlashinfer
         | AttentionBackend::FlashMlaSparseDsv4
         | AttentionBackend::FlashMlaSparse
         | AttentionBackend::FlashinferMlaSparse
@@ -52,9 +54,9 @@ fn decode_kernel(site: &Site<'_>) -> KernelName {
 }
 
 /// The kernel of prompts.
-fn prefill_kernel(site: &Site<'_>) -> KernelName {
-    let attention = &site.resolved.attention;
-    match (attention.mla_prefill, attention.flash_attn_version) {
+fn prefill_kernel(site: &Site<'_>, attention: &LatentAttention) -> KernelName {
+    let settings = &site.resolved.attention;
+    match (settings.mla_prefill, settings.flash_attn_version(attention.query_dim())) {
         (Some(MlaPrefillBackend::TrtllmRagged), _) => TRTLLM_MLA_PREFILL,
         (Some(MlaPrefillBackend::Flashinfer), _) => CUTLASS_MLA_PREFILL,
         (Some(MlaPrefillBackend::TokenspeedMla), _) => TOKENSPEED_MLA_PREFILL,
@@ -182,7 +184,7 @@ impl Pass<'_> {
             kv_group,
             format,
         };
-        self.push(Primitive::LatentPrefill, prefill_kernel(site), shape, RowSet::Requests, RowRange::ALL);
+        self.push(Primitive::LatentPrefill, prefill_kernel(site, attention), shape, RowSet::Requests, RowRange::ALL);
         over(self, TORCH_COPY, 2 * w.heads * w.value * w.element, RowSet::Prefills);
         Ok(())
     }

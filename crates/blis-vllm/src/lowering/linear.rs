@@ -268,7 +268,10 @@ const FEW_ROWS_MOST: u32 = 16;
 /// upstream: vllm `model_executor/layers/fused_moe/router/gate_linear.py::GateLinear.forward`
 pub(super) fn router(site: &Site<'_>, matrix: Matrix) -> Result<LinearChoice, LoweringError> {
     let usual = choose(site, "router", matrix)?;
-    let special = matrix.format.weights == FormatName::Bf16 && site.router_output() == FormatName::Fp32 && site.multiplies_few_rows();
+    // Compiled together with its layer, a router keeps the kernel of the many rows it was first traced with.
+    let traced = site.is_gemma4() && site.compiled();
+    let written = matrix.format.weights == FormatName::Bf16 && site.router_output() == FormatName::Fp32;
+    let special = written && site.multiplies_few_rows() && !traced;
     if !special {
         return Ok(usual);
     }

@@ -1,15 +1,15 @@
 //! From a model graph, a resolved configuration and a chip to the plan the cost model prices.
 //!
 //! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
-//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`mamba2`], [`llama4`], [`collective`],
-//! [`exchange`], [`elementwise`]. Their answers become the layers of
+//! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`mamba2`], [`llama4`], [`gemma4`],
+//! [`collective`], [`exchange`], [`elementwise`]. Their answers become the layers of
 //! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
 //! ([`buffers`]). The names of kernels stand in [`names`].
 //!
 //! What comes out is partial: it has no KV budget yet, because that is sized from the memory this plan takes.
 //!
 //! Left out: context parallelism, speculation and adapters, which the configuration refuses; models whose layers do not have one norm before
-//! each of their parts.
+//! each of their parts, Gemma 4 apart.
 
 mod attention;
 mod block_sparse;
@@ -21,6 +21,7 @@ mod dependents;
 mod elementwise;
 mod exchange;
 mod experts;
+mod gemma4;
 mod kv;
 mod latent;
 mod linear;
@@ -42,7 +43,7 @@ mod tests;
 use std::ops::Range;
 
 use blis_contracts::chip::Chip;
-use blis_contracts::model::{Attention, ModelGraph};
+use blis_contracts::model::ModelGraph;
 use blis_contracts::plan::PoolPlan;
 
 use crate::config::Resolved;
@@ -119,7 +120,6 @@ fn divisor(cores: u32) -> &'static str {
 
 /// Lowers a model: everything of the plan but its KV budget and blocks.
 pub fn lower(model: &ModelGraph, resolved: &Resolved, chip: &Chip) -> Result<PoolPlan, LoweringError> {
-    refuse_two_heads(model)?;
     let site = site::Site::new(model, resolved, chip)?;
     stages::check(&site)?;
     pool::plan(&site)
@@ -143,21 +143,4 @@ pub fn stages(
         Ok((own, layers))
     };
     (0..).zip(stages::layers(&site)).map(stage).collect()
-}
-
-/// Layers whose heads differ in width need a pass of their own.
-fn refuse_two_heads(model: &ModelGraph) -> Result<(), LoweringError> {
-    let width = |attention: &Attention| match attention {
-        Attention::GroupedQuery(attention) => Some(attention.head_dim),
-        Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
-    };
-    let mut widths = model.blocks.values().filter_map(|block| width(&block.attention));
-    let first = widths.next();
-    match widths.find(|width| Some(*width) != first).zip(first) {
-        Some((other, first)) => {
-            let reason = format!("has heads of {first} and {other} elements and norms behind its parts (Gemma4DecoderLayer)");
-            Err(LoweringError::NotModelled { model: model.name.clone(), reason, instead: "" })
-        }
-        None => Ok(()),
-    }
 }

@@ -262,6 +262,8 @@ kernels! {
     FLASHINFER_NORM = "flashinfer" / "gemma-rms-norm";
     /// vLLM's norms of heads with rotary embedding and the writing of caches, for attention and indexer at once.
     CSRC_QK_NORM_ROPE = "vllm-csrc" / "minimax-m3-qk-norm-rope-insert";
+    /// vLLM's gated activation with a Gaussian error linear unit by tanh.
+    CSRC_GELU_AND_MUL = "vllm-csrc" / "gelu-tanh-and-mul";
     /// vLLM's gated activation.
     CSRC_SILU_AND_MUL = "vllm-csrc" / "silu-and-mul";
     /// vLLM's rotary embedding.

@@ -248,19 +248,26 @@ impl Pass<'_> {
             Some(indexer) => self.block_sparse(attention, indexer, kv_group),
             None => self.attend(attention, kv_group),
         }
+        self.project_output(attention)?;
+        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
+        Ok(())
+    }
+
+    /// What attention yields, gated where it is, and its projection; the ranks' answers are not summed.
+    pub(super) fn project_output(&mut self, attention: &GroupedQueryAttention) -> Result<(), LoweringError> {
+        let site = self.site;
         let depth = site.output_depth(attention);
         if attention.output_gate {
             // Attention's output and the gate are read, their product is written.
             self.stream(Primitive::Activation, INDUCTOR_FUSED, 3 * depth * site.element_bytes());
         }
-        let output = Matrix { columns: hidden, depth, format: attention.output_format };
+        let output = Matrix { columns: site.model.hidden_size, depth, format: attention.output_format };
         let choice = linear::choose(site, "output projection", output)?;
         let input = Input::of(&choice);
-        if input != Input::Plain && (attention.output_gate || !attention::quantises_output(site, attention.sinks)) {
+        if input != Input::Plain && (attention.output_gate || !attention::quantises_output(site, attention)) {
             self.quantise(input, depth, RowRange::ALL);
         }
         self.gemm(output, &choice, RowSet::Tokens);
-        self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
         Ok(())
     }
 
@@ -277,7 +284,7 @@ impl Pass<'_> {
     }
 
     /// Attention to the context, a window of it or a chunk of it.
-    fn attend(&mut self, attention: &GroupedQueryAttention, kv_group: u32) {
+    pub(super) fn attend(&mut self, attention: &GroupedQueryAttention, kv_group: u32) {
         let site = self.site;
         let shape = PrimitiveShape::Attention {
             query_heads: site.query_heads(attention),
@@ -289,9 +296,9 @@ impl Pass<'_> {
             sinks: attention.sinks,
             kv_format: site.kv_format(),
         };
-        let prefill = attention::prefill(site, attention.sinks);
+        let prefill = attention::prefill(site, attention);
         self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);
-        let decode = attention::decode(site, attention.sinks);
+        let decode = attention::decode(site, attention);
         self.push(Primitive::AttentionDecode, decode, shape, RowSet::Requests, RowRange::ALL);
     }
 
@@ -330,7 +337,7 @@ impl Pass<'_> {
     }
 
     /// A network that every token passes, for row counts within a range; the ranks' answers are not summed.
-    fn network(&mut self, dense: &DenseFeedForward, within: RowRange) -> Result<(), LoweringError> {
+    pub(super) fn network(&mut self, dense: &DenseFeedForward, within: RowRange) -> Result<(), LoweringError> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
         let width = site.share(dense.intermediate_size);
         let up_width = width * if dense.gated { 2 } else { 1 };
@@ -386,6 +393,13 @@ impl Pass<'_> {
     }
 
     fn experts(&mut self, moe: &MixtureOfExperts, next: Input) -> Result<(), LoweringError> {
+        let sum = self.picked(moe, moe.shared.as_ref())?;
+        self.sum_and_norm(sum, next);
+        Ok(())
+    }
+
+    /// A router, the experts it picks and those that every token passes beside them; returns what is left to sum.
+    pub(super) fn picked(&mut self, moe: &MixtureOfExperts, shared: Option<&DenseFeedForward>) -> Result<Sum, LoweringError> {
         let (site, hidden) = (self.site, self.site.model.hidden_size);
         let router = Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) };
         let choice = linear::router(site, router)?;
@@ -398,7 +412,7 @@ impl Pass<'_> {
         }
         self.gemm(router, &choice, exchange.own);
         let ExpertsChoice { kernel, hidden: padded, pads_input, output, .. } = chosen;
-        if let Some(shared) = &moe.shared {
+        if let Some(shared) = shared {
             if exchange.own != RowSet::Tokens {
                 let reason = "has shared experts whose tokens the ranks would split".to_owned();
                 let instead = "leave --enable-expert-parallel or --data-parallel-size out";
@@ -426,13 +440,12 @@ impl Pass<'_> {
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, exchange.own, RowRange::ALL);
         }
         let summed = match moe.latent {
-            Some(latent) => self.widen(latent, exchange.own, moe.shared.is_some())?,
+            Some(latent) => self.widen(latent, exchange.own, shared.is_some())?,
             None => false,
         };
         // A padded output is summed whole and cut afterwards, which keeps sum and norm apart.
         let (width, adjacent) = if moe.latent.is_some() { (hidden, true) } else { (output, output == hidden) };
-        self.sum_and_norm(Sum { width, adds: true, adjacent, needed: !exchange.gathers_parts && !summed }, next);
-        Ok(())
+        Ok(Sum { width, adds: true, adjacent, needed: !exchange.gathers_parts && !summed })
     }
 
     /// A sum over the ranks with nothing around it.
@@ -463,6 +476,9 @@ impl Pass<'_> {
             let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: site.element_bytes() * vocabulary };
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, RowSet::Sampled, RowRange::ALL);
         }
+        if site.is_gemma4() {
+            self.cap_logits();
+        }
         // The second runner's profiling step samples the logits as they are. The first one's copies them to 32 bits, filters, and draws
         // from probabilities beside as much noise.
         // upstream: vllm `v1/worker/gpu/model_runner.py::GPUModelRunner._dummy_sampler_run`, `v1/worker/gpu_model_runner.py` alike
@@ -480,11 +496,11 @@ pub(super) fn output_format(site: &Site<'_>) -> MatmulFormat {
 }
 
 /// The row counts above a range.
-fn above(range: RowRange) -> Option<RowRange> {
+pub(super) fn above(range: RowRange) -> Option<RowRange> {
     (range.most < u32::MAX).then(|| RowRange { least: range.most + 1, most: u32::MAX })
 }
 
-fn intersection(a: RowRange, b: RowRange) -> Option<RowRange> {
+pub(super) fn intersection(a: RowRange, b: RowRange) -> Option<RowRange> {
     let range = RowRange { least: a.least.max(b.least), most: a.most.min(b.most) };
     (range.least <= range.most).then_some(range)
 }

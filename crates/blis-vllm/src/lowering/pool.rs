@@ -2,6 +2,9 @@
 //!
 //! upstream: vllm `v1/worker/gpu/model_runner.py::GPUModelRunner.profile_run`, `v1/executor/abstract.py::Executor.get_class`
 //! upstream: vllm `v1/worker/gpu/cudagraph_utils.py::CudaGraphManager`
+//!
+//! Left out: the encoders' part of what start-up profiles, their largest inputs, which may take more memory than the step that follows:
+//! `--language-model-only` leaves it out upstream too.
 
 use std::ops::Range;
 
@@ -10,12 +13,18 @@ use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::Blocks;
 
 use super::site::Site;
-use super::{LoweringError, buffers, compressed, kv, pass, selected, stages, weights};
+use super::{LoweringError, buffers, compressed, gemma4, kv, pass, selected, stages, weights};
 use crate::config::CudagraphMode;
 
 pub(super) fn plan(site: &Site<'_>) -> Result<PoolPlan, LoweringError> {
     let (kv, group_of) = kv::groups(site)?;
-    let layers = if compressed::applies(site) { compressed::layers(site)? } else { pass::layers(site, &group_of)? };
+    let layers = if compressed::applies(site) {
+        compressed::layers(site)?
+    } else if site.is_gemma4() {
+        gemma4::layers(site, &group_of)?
+    } else {
+        pass::layers(site, &group_of)?
+    };
     let scheduler = &site.resolved.scheduler;
     Ok(PoolPlan {
         hardware: site.chip.name.clone(),

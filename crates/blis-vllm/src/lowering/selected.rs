@@ -98,6 +98,8 @@ pub(super) fn dense_prompts(site: &Site<'_>) -> Option<DensePrompts> {
         AttentionBackend::FlashAttnMlaSparse => hopper,
         AttentionBackend::FlashinferMlaSparse | AttentionBackend::FlashinferMlaSparseSm90 => blackwell,
         AttentionBackend::FlashAttn
+        | AttentionBackend::TritonFlashAttn
+        | AttentionBackend::TritonFlashinfer
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
@@ -169,6 +171,8 @@ pub(super) fn workspace_bytes(site: &Site<'_>) -> Vec<(&'static str, u64)> {
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
+        | AttentionBackend::TritonFlashAttn
+        | AttentionBackend::TritonFlashinfer
         | AttentionBackend::FlashinferMla
         | AttentionBackend::TokenspeedMla
         | AttentionBackend::CutlassMla
@@ -226,6 +230,8 @@ fn attends(site: &Site<'_>, attention: &LatentAttention) -> (Attends, Attends) {
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
+        | AttentionBackend::TritonFlashAttn
+        | AttentionBackend::TritonFlashinfer
         | AttentionBackend::FlashinferMla
         | AttentionBackend::TokenspeedMla
         | AttentionBackend::CutlassMla

@@ -5,7 +5,7 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, MixtureOfExperts, ModelGraph};
 use blis_contracts::plan::Layout;
 
-use super::{LoweringError, compressed, selected};
+use super::{LoweringError, compressed, gemma4, selected};
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
 
 /// The architecture whose experts have a clamped, interleaved activation and a class of their own upstream.
@@ -46,6 +46,10 @@ const MINIMAX_M3: [&str; 2] = ["MiniMaxM3ForCausalLM", "MiniMaxM3SparseForCondit
 /// The model whose routers weigh what experts read, and whose queries without positions are scaled.
 /// upstream: vllm `model_executor/models/llama4.py::Llama4MoE`, `Llama4Attention`
 const LLAMA4: [&str; 2] = ["Llama4ForCausalLM", "Llama4ForConditionalGeneration"];
+
+/// The model with a norm behind every part too, and experts beside the network of every layer.
+/// upstream: vllm `model_executor/models/gemma4.py::Gemma4DecoderLayer`
+const GEMMA4: &str = "Gemma4ForConditionalGeneration";
 
 /// Vocabulary rows are padded to a multiple of this. upstream: vllm `model_executor/layers/vocab_parallel_embedding.py::pad_vocab_size`
 const VOCABULARY_MULTIPLE: u64 = 64;
@@ -88,7 +92,8 @@ impl<'a> Site<'a> {
         site.check_width("a padded vocabulary", site.padded_vocabulary())?;
         for block in model.blocks.values() {
             let parts = if matches!(block.feed_forward, FeedForward::Absent) { 1 } else { 2 };
-            if block.norms != parts {
+            let norms = if site.is_gemma4() { gemma4::norms(block) } else { parts };
+            if block.norms != norms {
                 let reason = format!("has {} norms in a layer of {parts} parts", block.norms);
                 return Err(LoweringError::NotModelled { model: model.name.clone(), reason, instead: "" });
             }
@@ -122,6 +127,9 @@ impl<'a> Site<'a> {
         if compressed::applies(&site) {
             compressed::check(&site)?;
         }
+        if site.is_gemma4() {
+            gemma4::check(&site)?;
+        }
         Ok(site)
     }
 
@@ -147,7 +155,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    fn check_width(&self, what: &'static str, size: u64) -> Result<(), LoweringError> {
+    pub(super) fn check_width(&self, what: &'static str, size: u64) -> Result<(), LoweringError> {
         let ranks = self.ranks;
         if size.is_multiple_of(ranks.into()) { Ok(()) } else { Err(LoweringError::Indivisible { what, size, ranks, cores: 1 }) }
     }
@@ -164,6 +172,10 @@ impl<'a> Site<'a> {
     /// Whether the model is `MiniMax` M3, whose code fuses norms of its own accord.
     pub(super) fn is_minimax_m3(&self) -> bool {
         MINIMAX_M3.contains(&self.model.architecture.as_str())
+    }
+
+    pub(super) fn is_gemma4(&self) -> bool {
+        self.model.architecture == GEMMA4
     }
 
     pub(super) fn is_llama4(&self) -> bool {
@@ -201,7 +213,7 @@ impl<'a> Site<'a> {
     /// What a router writes.
     /// upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`, `model_executor/models/deepseek_v2.py::_get_moe_router_dtype`
     pub(super) fn router_output(&self) -> FormatName {
-        let wide = [MINIMAX_M2, GLM_DSA, NEMOTRON_H].contains(&self.model.architecture.as_str());
+        let wide = [MINIMAX_M2, GLM_DSA, NEMOTRON_H, GEMMA4].contains(&self.model.architecture.as_str());
         if wide || self.is_minimax_m3() { FormatName::Fp32 } else { self.dtype() }
     }
 

@@ -2,6 +2,7 @@
 
 mod block_sparse;
 mod compressed;
+mod gemma4;
 mod kernels;
 mod latent;
 mod llama4;
@@ -64,6 +65,8 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("models/qwen3.5-397b-a17b/graph"),
     catalog!("models/qwen3.5-397b-a17b-nvfp4/graph"),
     catalog!("models/gemma-4-26b-a4b/graph"),
+    catalog!("models/gemma-4-26b-a4b-nvfp4/graph"),
+    catalog!("models/gemma-4-31b-it-nvfp4/graph"),
     catalog!("models/llama-4-scout/graph"),
     catalog!("models/llama-4-maverick/graph"),
     catalog!("models/nemotron-3-nano-30b-a3b/graph"),

@@ -4,7 +4,7 @@
 //! upstream: vllm `model_executor/layers/quantization/mxfp4.py::GptOssMxfp4MoEMethod.create_weights`
 //! upstream: vllm `model_executor/layers/quantization/utils/mxfp4_utils.py::_swizzle_mxfp4`
 //!
-//! Biases of row-parallel projections are whole on every rank. Scales of one value per tensor are not counted.
+//! Biases of row-parallel projections are whole on every rank, and so are encoders whose layers another library wrote. Scales of one value per tensor are not counted.
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{
@@ -56,11 +56,12 @@ pub(super) fn resident(site: &Site<'_>, stage: u32) -> Result<Vec<ResidentTensor
         match &block.feed_forward {
             FeedForward::Absent => {}
             FeedForward::Dense(dense) => {
-                network(site, dense, site.share(dense.intermediate_size), ["gate and up projections", "down projection"], &mut add);
+                network(site, dense, site.share(dense.intermediate_size), NETWORK, &mut add);
             }
             FeedForward::MixtureOfExperts(moe) => {
                 let router = site.router_format(moe).weights.stored_bytes(moe.experts.into(), model.hidden_size);
-                add("router", router + if moe.router_bias { u64::from(moe.experts) * plain } else { 0 });
+                let scales = if moe.router_scales { model.hidden_size + u64::from(moe.experts) } else { 0 };
+                add("router", router + (scales + if moe.router_bias { u64::from(moe.experts) } else { 0 }) * plain);
                 add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
                 add("experts by token", if moe.picks_by_token { model.vocab_size * u64::from(moe.top_k) * 4 } else { 0 });
                 add("gate of shared experts", if moe.shared_gate { model.hidden_size * plain } else { 0 });
@@ -73,7 +74,8 @@ pub(super) fn resident(site: &Site<'_>, stage: u32) -> Result<Vec<ResidentTensor
                 if let Some(shared) = &moe.shared {
                     let compressed = compressed::attention_of(block).is_some();
                     let width = if compressed { compressed::shared_width(site, shared) } else { site.share(shared.intermediate_size) };
-                    network(site, shared, width, ["shared gate and up projections", "shared down projection"], &mut add);
+                    let names = if site.is_gemma4() { NETWORK } else { ["shared gate and up projections", "shared down projection"] };
+                    network(site, shared, width, names, &mut add);
                 }
             }
         }
@@ -81,12 +83,15 @@ pub(super) fn resident(site: &Site<'_>, stage: u32) -> Result<Vec<ResidentTensor
     for encoder in model.encoders.iter().filter(|_| first && !site.resolved.language_model_only) {
         let bytes = encoder.format.stored_bytes(1, encoder.parameters);
         match encoder.part {
-            EncoderPart::Tower => add("encoder", site.share(bytes)),
+            EncoderPart::Tower => add("encoder", if site.is_gemma4() { bytes } else { site.share(bytes) }),
             EncoderPart::Projector => add("encoder projector", if site.shares_projector() { site.share(bytes) } else { bytes }),
         }
     }
     Ok(tensors.into_iter().map(|((name, bytes), count)| ResidentTensor { name, count, bytes: BytesPerRank::new(bytes) }).collect())
 }
+
+/// The matrices of a network that every token passes.
+const NETWORK: [&str; 2] = ["gate and up projections", "down projection"];
 
 fn network(site: &Site<'_>, dense: &DenseFeedForward, width: u64, [up_name, down_name]: [&str; 2], add: &mut impl FnMut(&str, u64)) {
     let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);

@@ -130,6 +130,21 @@ fn support_says_where_a_model_starts_and_by_which_kernels() {
 }
 
 #[test]
+fn support_says_which_prices_lie_outside_what_was_measured() {
+    let matrix = stdout("support_two_widths", &["support", "gemma-4-26b-a4b"]);
+    let row = matrix.lines().find(|line| line.starts_with("gemma-4-26b-a4b ")).unwrap();
+    assert_eq!(row.matches("tp1 ").count() + row.matches("tp2 ").count(), 9, "one cell for each chip: {matrix}");
+    // Heads of 256 and 512 elements, where those of 64 and 128 were measured.
+    let wide = stdout("support_wide", &["support", "gemma-4-31b-it-nvfp4", "b200", "--tp", "1"]);
+    let attends: Vec<&str> = wide.lines().filter(|line| line.starts_with("attention.")).collect();
+    assert_eq!(attends.len(), 12, "{wide}");
+    assert!(attends.iter().all(|line| line.contains("transferred (extrapolated)")), "{wide}");
+    assert!(!wide.contains("99.8%"), "what is extrapolated is not trusted: {wide}");
+    let never = stdout("support_triton", &["support", "gemma-4-31b-it-nvfp4", "a100-sxm", "--tp", "8"]);
+    assert!(never.contains("FP8 KV cache is not supported by"), "{never}");
+}
+
+#[test]
 fn a_checkpoint_of_ones_own_is_onboarded_without_a_catalog_entry() {
     let bench = Bench::new("onboard", CHAT);
     let vendor = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/models/qwen3-8b/config.json");

@@ -27,12 +27,13 @@ pub(super) fn resolve(
     ledger: &mut Ledger<'_>,
     machine: Machine<'_>,
     (start, stated_stages): (Start<'_>, u32),
-    max_model_len: u64,
+    (max_model_len, floor): (u64, u64),
 ) -> Result<SchedulerSettings, ConfigError> {
     let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
     let async_scheduling = async_scheduling(ledger, start)?;
     let stages = stated_stages.max(start.unpriced.stages);
-    let (max_num_batched_tokens, max_num_seqs) = budgets(ledger, defaults(machine, start.usage), max_model_len, enable_chunked_prefill)?;
+    let (max_num_batched_tokens, max_num_seqs) =
+        budgets(ledger, defaults(machine, start.usage), (max_model_len, floor), enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
         ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, Setting::MaxNumBatchedTokens.key());
@@ -108,7 +109,13 @@ fn defaults(machine: Machine<'_>, usage: UsageContext) -> Defaults {
     Defaults { tokens, seqs, rule }
 }
 
-fn budgets(ledger: &mut Ledger<'_>, defaults: Defaults, max_model_len: u64, chunked: bool) -> Result<(u64, u64), ConfigError> {
+/// `floor` is the least tokens of a step where the line states none.
+fn budgets(
+    ledger: &mut Ledger<'_>,
+    defaults: Defaults,
+    (max_model_len, floor): (u64, u64),
+    chunked: bool,
+) -> Result<(u64, u64), ConfigError> {
     let throughput = ledger.value(Setting::PerformanceMode).as_str() == Some("throughput");
     let Defaults { tokens, seqs, rule } = defaults;
     let scale = if throughput { 2 } else { 1 };
@@ -116,10 +123,13 @@ fn budgets(ledger: &mut Ledger<'_>, defaults: Defaults, max_model_len: u64, chun
     let stated_seqs = ledger.optional_count(Setting::MaxNumSeqs)?;
     let mut max_num_seqs = stated_seqs.unwrap_or(seqs * scale);
     let max_num_batched_tokens = stated_tokens.unwrap_or_else(|| {
-        let wanted = if chunked { tokens * scale } else { max_model_len.max(tokens * scale) };
+        let unsplit = if chunked { tokens * scale } else { max_model_len.max(tokens * scale) };
+        let wanted = unsplit.max(floor);
         let capped = wanted.min(max_num_seqs.saturating_mul(max_model_len));
         let why = if capped < wanted {
             "max_num_seqs x max_model_len".to_owned()
+        } else if wanted > unsplit {
+            "tokens of the longest input that is not split".to_owned()
         } else if wanted > tokens * scale {
             "max_model_len, because prompts are not split".to_owned()
         } else {

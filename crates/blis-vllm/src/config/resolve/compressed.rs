@@ -6,6 +6,8 @@
 //! The layers choose their class themselves; the generic selection by priority plays no part. Left out: FlashInfer's classes, which
 //! are the default on compute capability 12 and elsewhere run only when asked for.
 
+use std::collections::BTreeMap;
+
 use blis_contracts::model::{Attention, CompressedAttention, ModelGraph};
 
 use super::Machine;
@@ -57,7 +59,7 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
     let selects = |attention: &CompressedAttention| attention.compression.as_ref().is_some_and(|c| c.selection.is_some());
     Ok(AttentionSettings {
         backend,
-        flash_attn_version: None,
+        flash_attn_versions: BTreeMap::new(),
         graph_support: GraphSupport::UniformBatch,
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: None,

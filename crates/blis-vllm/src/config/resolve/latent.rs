@@ -62,7 +62,7 @@ pub(super) fn resolve(
     }
     Ok(AttentionSettings {
         backend,
-        flash_attn_version: flash_attn_version(need.capability),
+        flash_attn_versions: flash_attn_version(need.capability).map(|version| (attention.query_dim(), version)).into_iter().collect(),
         graph_support: graph_support(backend),
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention),
@@ -107,6 +107,8 @@ const fn blocks_and_graphs(backend: AttentionBackend) -> Option<(u32, GraphSuppo
         | AttentionBackend::Flashinfer
         | AttentionBackend::TritonAttn
         | AttentionBackend::FlexAttention
+        | AttentionBackend::TritonFlashAttn
+        | AttentionBackend::TritonFlashinfer
         | AttentionBackend::FlashMlaSparseDsv4
         | AttentionBackend::FlashMlaSparse
         | AttentionBackend::FlashinferMlaSparse
@@ -138,9 +140,12 @@ fn obstacles(backend: AttentionBackend, need: Need) -> Vec<&'static str> {
         // Its dense kernel is compiled for Hopper alone.
         AttentionBackend::FlashMla => (major == 9, true, true),
         AttentionBackend::TritonMla => (true, true, true),
-        AttentionBackend::FlashAttn | AttentionBackend::Flashinfer | AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => {
-            return vec!["MLA not supported"];
-        }
+        AttentionBackend::FlashAttn
+        | AttentionBackend::Flashinfer
+        | AttentionBackend::TritonAttn
+        | AttentionBackend::FlexAttention
+        | AttentionBackend::TritonFlashAttn
+        | AttentionBackend::TritonFlashinfer => return vec!["MLA not supported"],
         AttentionBackend::FlashMlaSparseDsv4
         | AttentionBackend::FlashMlaSparse
         | AttentionBackend::FlashinferMlaSparse

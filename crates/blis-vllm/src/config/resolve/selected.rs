@@ -60,7 +60,10 @@ pub(super) fn resolve(
     let prompts = if dense_prompts(backend) { latent::prompts(ledger, machine, attention)? } else { None };
     Ok(AttentionSettings {
         backend,
-        flash_attn_version: latent::flash_attn_version(need.capability),
+        flash_attn_versions: latent::flash_attn_version(need.capability)
+            .map(|version| (attention.query_dim(), version))
+            .into_iter()
+            .collect(),
         graph_support: GraphSupport::UniformBatch,
         flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention),
@@ -116,9 +119,12 @@ fn obstacles(backend: AttentionBackend, need: Need<'_>) -> Vec<&'static str> {
         }
         AttentionBackend::FlashinferMlaSparseSm90 => (major == 9, !packed, BLOCK_SIZE, (kv_rank, rotary_dim) == (512, 64)),
         AttentionBackend::FlashAttnMlaSparse => (major == 9, !dtype.is_quantized(), BLOCK_SIZE, true),
-        AttentionBackend::FlashAttn | AttentionBackend::Flashinfer | AttentionBackend::TritonAttn | AttentionBackend::FlexAttention => {
-            return vec!["MLA not supported"];
-        }
+        AttentionBackend::FlashAttn
+        | AttentionBackend::Flashinfer
+        | AttentionBackend::TritonAttn
+        | AttentionBackend::FlexAttention
+        | AttentionBackend::TritonFlashAttn
+        | AttentionBackend::TritonFlashinfer => return vec!["MLA not supported"],
         AttentionBackend::FlashinferMla
         | AttentionBackend::TokenspeedMla
         | AttentionBackend::CutlassMla

@@ -5,6 +5,7 @@ mod chunked;
 mod errors;
 mod former;
 mod fuzz;
+mod gemma4;
 mod graphs;
 mod inert;
 mod lines;

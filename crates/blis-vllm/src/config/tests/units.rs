@@ -48,7 +48,7 @@ fn llama_on_hopper() {
         ));
         let case = Case { line: &line, env: &[("TORCH_CUDA_ARCH_LIST", "9.0")], written_for: Some("0.10.2") };
         let got = case.resolve(&llama_fp8(), &chip).unwrap();
-        assert_eq!((got.attention.backend, got.attention.flash_attn_version), (AttentionBackend::FlashAttn, Some(3)));
+        assert_eq!((got.attention.backend, got.attention.flash_attn_version(128)), (AttentionBackend::FlashAttn, Some(3)));
         assert_eq!((got.scheduler.async_scheduling, got.compilation.max_cudagraph_capture_size), (true, 128));
     }
 }

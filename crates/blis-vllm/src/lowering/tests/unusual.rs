@@ -1,6 +1,6 @@
 //! Stacks that no published model has: each runs, or is refused by what is missing.
 
-use blis_contracts::model::{Attention, LayerBlock, StackRun};
+use blis_contracts::model::{Attention, FeedForward, LayerBlock, StackRun};
 
 use super::*;
 
@@ -51,8 +51,20 @@ fn a_stack_without_attention_is_refused() {
 }
 
 #[test]
-fn heads_of_two_widths_are_refused_by_upstream_s_layer() {
-    let refused = Line("gemma-4-26b-a4b", "h200", "").lower().unwrap_err().to_string();
-    assert!(refused.contains("has heads of 256 and 512 elements and norms behind its parts (Gemma4DecoderLayer)"), "{refused}");
-    assert!(refused.ends_with("which is not modelled"), "{refused}");
+fn layers_with_norms_behind_their_parts_are_refused_outside_the_family_that_has_them() {
+    let mut other = model("gemma-4-26b-a4b");
+    other.architecture = "Gemma3ForConditionalGeneration".to_owned();
+    let refused = lowered(&other).unwrap_err();
+    assert!(refused.ends_with("has 7 norms in a layer of 2 parts, which is not modelled"), "{refused}");
+    let mut plain = model("gemma-4-26b-a4b");
+    plain.blocks.values_mut().for_each(|block| block.norms = 2);
+    let refused = lowered(&plain).unwrap_err();
+    assert!(refused.ends_with("has 2 norms in a layer of 2 parts, which is not modelled"), "{refused}");
+    let mut alone = model("gemma-4-26b-a4b");
+    let FeedForward::MixtureOfExperts(moe) = &mut alone.blocks["full"].feed_forward else { panic!("experts in every layer") };
+    moe.shared = None;
+    let refused = lowered(&alone).unwrap_err();
+    assert!(refused.ends_with("has layers that no model of its architecture has, which is not modelled"), "{refused}");
+    let staged = Line("gemma-4-26b-a4b", "h200", "--pipeline-parallel-size 2").lower().unwrap_err().to_string();
+    assert!(staged.contains("has layers of several kinds, which stages of a pipeline would share unevenly"), "{staged}");
 }
