@@ -283,16 +283,16 @@ fn in_stages_a_prompt_waits_for_the_first_of_them_and_a_decode_for_the_last() {
     // Three stages: the second prompt starts when the first stage is done with the first one, and the decode when the third is.
     check(
         &timeline(engine_of_stages(3, 4), DEVICE_BOUND, inputs()),
-        "0: step 0 of 32 tokens, 150-6150
-         1150: step 1 of 32 tokens, 2150-8150
-         1300: step 2 of 1 tokens, 6150-9150
-         6180: token of 0
-         8180: token of 1
-         8180: Length of 1
-         9210: token of 0
-         9210: Length of 0",
+        "0: step 0 of 32 tokens, 150-6450
+         1150: step 1 of 32 tokens, 2150-8650
+         1300: step 2 of 1 tokens, 6450-9850
+         6480: token of 0
+         8680: token of 1
+         8680: Length of 1
+         9880: token of 0
+         9880: Length of 0",
     );
-    // One accelerator with as much to do: the second prompt waits for all of the first one and of a decode.
+    // One accelerator with about as much to do: the second prompt waits for all of the first one and of a decode.
     check(
         &timeline(engine(2), Costs { device: 3000, ..DEVICE_BOUND }, inputs()),
         "0: step 0 of 32 tokens, 150-6150
