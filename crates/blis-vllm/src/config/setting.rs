@@ -17,6 +17,8 @@ pub enum Setting {
     EnforceEager,
     /// `attention_backend`
     AttentionBackend,
+    /// `distributed_executor_backend`
+    DistributedExecutorBackend,
     /// `pipeline_parallel_size`
     PipelineParallelSize,
     /// `nnodes`
@@ -27,6 +29,8 @@ pub enum Setting {
     DataParallelSize,
     /// `data_parallel_size_local`
     DataParallelSizeLocal,
+    /// `data_parallel_backend`
+    DataParallelBackend,
     /// `enable_expert_parallel`
     EnableExpertParallel,
     /// `all2all_backend`
@@ -206,11 +210,13 @@ impl Setting {
         Setting::Quantization,
         Setting::EnforceEager,
         Setting::AttentionBackend,
+        Setting::DistributedExecutorBackend,
         Setting::PipelineParallelSize,
         Setting::Nnodes,
         Setting::TensorParallelSize,
         Setting::DataParallelSize,
         Setting::DataParallelSizeLocal,
+        Setting::DataParallelBackend,
         Setting::EnableExpertParallel,
         Setting::All2allBackend,
         Setting::DpSyncInterval,
@@ -305,11 +311,13 @@ impl Setting {
         "quantization",
         "enforce_eager",
         "attention_backend",
+        "distributed_executor_backend",
         "pipeline_parallel_size",
         "nnodes",
         "tensor_parallel_size",
         "data_parallel_size",
         "data_parallel_size_local",
+        "data_parallel_backend",
         "enable_expert_parallel",
         "all2all_backend",
         "dp_sync_interval",

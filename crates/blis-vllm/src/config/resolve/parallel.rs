@@ -3,7 +3,7 @@
 //! upstream: vllm `config/parallel.py::ParallelConfig`; `entrypoints/cli/serve.py::ServeSubcommand.cmd`;
 //! `v1/engine/core.py::EngineCoreProc.run_engine_core`.
 //!
-//! Left out: where the ranks lie (`nodes`), and balancers outside the endpoint.
+//! Left out: where the ranks lie (`nodes`), and balancers outside the endpoint; that front ends reach engine cores which Ray places over TCP.
 
 use blis_contracts::model::{FeedForward, ModelGraph};
 
@@ -24,6 +24,7 @@ pub(super) fn data_parallel(
     ranks: u32,
 ) -> Result<(DataParallelSettings, Placement), ConfigError> {
     let size = ledger.count(Setting::DataParallelSize)?;
+    check_backend(ledger, nnodes, size.saturating_mul(ranks.into()))?;
     let placement = nodes::placement(ledger, machine, nnodes, (size, ranks.into()))?;
     let all2all = ledger.value(Setting::All2allBackend);
     if let Some(removed) = all2all.as_str().filter(|backend| REMOVED_BACKENDS.contains(backend)) {
@@ -36,6 +37,32 @@ pub(super) fn data_parallel(
         prefill_schedule_interval: ledger.count(Setting::PrefillScheduleInterval)?,
     };
     Ok((settings, placement))
+}
+
+/// Ray may place the engine cores, which then run as they do otherwise; it may not run their workers too, as it does unless another
+/// executor is named. upstream: vllm `config/parallel.py::ParallelConfig.__post_init__`, `v1/engine/utils.py::CoreEngineActorManager`
+fn check_backend(ledger: &mut Ledger<'_>, nnodes: u64, ranks: u64) -> Result<(), ConfigError> {
+    if ledger.stated(Setting::DataParallelBackend).is_none() {
+        return Ok(());
+    }
+    let stated = ledger.value(Setting::DataParallelBackend);
+    let backend = stated.as_str().unwrap_or_default();
+    if nnodes > 1 && backend != "mp" {
+        return Err(ConfigError::Refused(format!(
+            "Invalid data-parallel launch options: `--nnodes {nnodes}` requires `--data-parallel-backend mp`; got `--data-parallel-backend \
+             {backend}`. Use the MP backend or set `--nnodes 1`."
+        )));
+    }
+    if backend == "ray" && ranks > 1 && ledger.stated(Setting::DistributedExecutorBackend).is_none() {
+        return Err(ConfigError::NotModelled {
+            name: "--data-parallel-backend".to_owned(),
+            value: backend.to_owned(),
+            reason: "it makes Ray's executor that of the workers too, which schedules no step ahead and whose messages have no price"
+                .to_owned(),
+            instead: "; add --distributed-executor-backend mp, beside which Ray only places the engine cores".to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// Ranks that share the experts: all of every engine core with `--enable-expert-parallel`.

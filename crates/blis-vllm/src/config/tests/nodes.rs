@@ -103,3 +103,18 @@ fn a_line_that_states_the_cores_of_its_own_node_says_what_is_taken_of_the_others
     assert_eq!(told, ["every node after the first is taken to run 8 engine cores too, as the lines of those nodes state"]);
     assert_eq!(notes("--data-parallel-size 16 --nnodes 2"), [""; 0]);
 }
+
+#[test]
+fn ray_may_place_engine_cores_and_not_run_their_workers() {
+    let cores = "--data-parallel-size 8 --data-parallel-backend ray";
+    let got = placement(cores).unwrap_err();
+    let expected = "--data-parallel-backend = ray is not modelled: it makes Ray's executor that of the workers too";
+    assert!(got.starts_with(expected) && got.ends_with("beside which Ray only places the engine cores"), "{got}");
+    let same = Ok(Placement { nodes: 2, ranks_per_node: 8 });
+    let local = "--data-parallel-size 16 --data-parallel-size-local 8";
+    assert_eq!(placement(&format!("{local} --data-parallel-backend ray --distributed-executor-backend mp")), same);
+    assert_eq!(placement(local), same);
+    assert_eq!(placement("--data-parallel-backend ray"), placement(""), "one rank has no executor to choose");
+    let got = placement("--data-parallel-size 16 --nnodes 2 --data-parallel-backend ray").unwrap_err();
+    assert!(got.starts_with("Invalid data-parallel launch options: `--nnodes 2` requires `--data-parallel-backend mp`"), "{got}");
+}
