@@ -179,8 +179,8 @@ def build(files: dict[str, str], arguments: dict, gpu: str):
     """Upstream's configuration and its model for one rank, every tensor of it on the meta device."""
     with tempfile.TemporaryDirectory() as directory:
         config = engine.resolve_in(Path(directory), files, arguments, world.GPUS[gpu])
-        ranks = config.parallel_config.tensor_parallel_size
-        sizes = {"TP": ranks, "EP": ranks, "ETP": ranks, "WORLD": ranks, "PP": 1, "DP": 1, "DCP": 1, "PCP": 1}
+        ranks, cores = config.parallel_config.tensor_parallel_size, config.parallel_config.data_parallel_size
+        sizes = {"TP": ranks, "EP": ranks * cores, "ETP": ranks, "WORLD": ranks, "PP": 1, "DP": cores, "DCP": 1, "PCP": 1}
         for name, size in sizes.items():
             mocks.patch(f"vllm.distributed.parallel_state._{name}", Group(name.lower(), size))
         # As a worker does when it starts.

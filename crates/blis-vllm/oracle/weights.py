@@ -1,8 +1,9 @@
 """What upstream keeps resident: weights.py --configs DIR [--out weights.json.gz] [--only MODEL]
 
 Builds upstream's own model classes for every model of the catalog at 1, 2, 4 and 8 ranks on two GPUs, and with experts
-shared whole, on meta tensors; writes shape, element type and number of every parameter. DIR holds vendor configurations (the
-model_configs folder of the aiconfigurator-core wheel that the fitting scripts pin).
+shared whole by the ranks of one engine core, by those of two and by eight cores of one rank each, on meta tensors; writes
+shape, element type and number of every parameter. DIR holds vendor configurations (the model_configs folder of the
+aiconfigurator-core wheel that the fitting scripts pin).
 
 What upstream's `process_weights_after_loading` makes of them runs kernels and is not run: LATER in the table of
 tests says what the port takes to change there. A model upstream refuses to build is listed with what it says; a model whose
@@ -26,6 +27,8 @@ import yaml
 CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "models"
 GPUS = ("h200", "b200")
 RANKS = (1, 2, 4, 8)
+# Ranks and engine cores that share experts whole.
+WHOLE_EXPERTS = ((8, 1), (4, 2), (1, 8))
 # The source holds the text part alone, under a type that neither upstream nor its dependencies know.
 UNREADABLE = {"minimax-m3": "its source holds the text part alone"}
 
@@ -89,9 +92,9 @@ def tensors(module) -> list:
     return [[name, list(shape), kind, count] for (name, shape, kind), count in rows.items()]
 
 
-def record(name: str, files: dict[str, str], gpu: str, ranks: int, expert_parallel: bool) -> dict:
-    arguments = {"tensor_parallel_size": ranks, "enable_expert_parallel": expert_parallel}
-    row = {"model": name, "gpu": gpu, "ranks": ranks, "expert_parallel": expert_parallel}
+def record(name: str, files: dict[str, str], gpu: str, ranks: int, cores: int, expert_parallel: bool) -> dict:
+    arguments = {"tensor_parallel_size": ranks, "data_parallel_size": cores, "enable_expert_parallel": expert_parallel}
+    row = {"model": name, "gpu": gpu, "ranks": ranks, "cores": cores, "expert_parallel": expert_parallel}
     try:
         config, module = meta.build(files, arguments, gpu)
     except (ValueError, AssertionError) as error:
@@ -116,9 +119,9 @@ def cases(only: str | None, configs: Path, ranks_of: list[int]):
         mixture = any("mixture_of_experts" in str(block) for block in graph["blocks"].values())
         for gpu in GPUS:
             for ranks in ranks_of:
-                yield name, files, gpu, ranks, False
-            if mixture:
-                yield name, files, gpu, max(ranks_of), True
+                yield name, files, gpu, ranks, 1, False
+            for ranks, cores in WHOLE_EXPERTS if mixture else ():
+                yield name, files, gpu, ranks, cores, True
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-//! Which kernel sums over the ranks, by the size of what is summed.
+//! Which kernel sums over the ranks that share a matrix, gathers their parts or leaves each its own, by the size of what travels.
 //!
 //! upstream: vllm `distributed/device_communicators/cuda_communicator.py::CudaCommunicator.all_reduce`, `distributed/device_communicators/all_reduce_utils.py`
 //! upstream: vllm `compilation/passes/fusion/allreduce_rms_fusion.py::AllReduceFusionPass.is_applicable_for_range`
@@ -10,7 +10,11 @@
 
 use blis_contracts::plan::RowRange;
 
-use super::names::{CUSTOM_ALL_REDUCE, FLASHINFER_ALL_REDUCE, KernelName, NCCL_ALL_REDUCE, NCCL_SYMMETRIC_ALL_REDUCE, SYMMETRIC_MEMORY};
+use super::names::{
+    CUSTOM_ALL_GATHER, CUSTOM_ALL_REDUCE, CUSTOM_REDUCE_SCATTER, FLASHINFER_ALL_REDUCE, KernelName, NCCL_ALL_GATHER, NCCL_ALL_REDUCE,
+    NCCL_REDUCE_SCATTER, NCCL_SYMMETRIC_ALL_REDUCE, SYMMETRIC_MEMORY,
+};
+use super::parts;
 use super::site::Site;
 
 const MIB: u64 = 1 << 20;
@@ -90,6 +94,33 @@ pub(super) fn all_reduce(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, 
         least = most.saturating_add(1);
     }
     pieces
+}
+
+/// Bytes of a rank's part up to which vLLM's own kernel gathers: `_DEFAULT_ALL_GATHER_MAX_SIZE`.
+const CUSTOM_GATHER_BYTES: u64 = 2 * MIB;
+
+/// Bytes of what is summed up to which vLLM's own kernel scatters: `_DEFAULT_REDUCE_SCATTER_MAX_SIZE`.
+const CUSTOM_SCATTER_BYTES: u64 = 16 * MIB;
+
+/// The kernels that gather parts of some bytes a row, each with the rows of a part it is used for, ascending.
+/// upstream: vllm `distributed/device_communicators/custom_all_reduce.py::CustomAllreduce.should_custom_all_gather`
+pub(super) fn all_gather(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, KernelName)> {
+    few_and_many(site, CUSTOM_GATHER_BYTES / bytes_per_row, [CUSTOM_ALL_GATHER, NCCL_ALL_GATHER])
+}
+
+/// The kernels that sum and leave each rank its part of some bytes a row, each with the rows of a part it is used for, ascending.
+/// upstream: vllm `distributed/device_communicators/custom_all_reduce.py::CustomAllreduce._select_reduce_scatter_backend`
+pub(super) fn reduce_scatter(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, KernelName)> {
+    few_and_many(site, CUSTOM_SCATTER_BYTES / u64::from(site.ranks) / bytes_per_row, [CUSTOM_REDUCE_SCATTER, NCCL_REDUCE_SCATTER])
+}
+
+/// vLLM's own kernel up to some rows where a model asks for it and it serves the ranks, and NCCL's.
+fn few_and_many(site: &Site<'_>, most: u64, [custom, nccl]: [KernelName; 2]) -> Vec<(RowRange, KernelName)> {
+    if !parts::has_own_collectives(site) || !custom_serves(site) {
+        return vec![(RowRange::ALL, nccl)];
+    }
+    let most = rows(most);
+    vec![(RowRange { least: 0, most }, custom), (RowRange { least: most + 1, most: u32::MAX }, nccl)]
 }
 
 /// Bytes of buffers that communicators keep for their life.
@@ -176,10 +207,14 @@ fn uses_symmetric(site: &Site<'_>) -> bool {
     site.resolved.kernels.allreduce_use_symm_mem && !site.crosses_domains()
 }
 
+/// Whether vLLM's own communicator serves the ranks.
+fn custom_serves(site: &Site<'_>) -> bool {
+    !site.resolved.kernels.disable_custom_all_reduce && !site.crosses_nodes() && CUSTOM_RANKS.contains(&site.ranks)
+}
+
 /// The greatest size vLLM's all-reduce takes: below its buffer, and below the table's limit where symmetric memory may take over.
 fn custom_most(site: &Site<'_>) -> Option<u64> {
-    let settings = &site.resolved.kernels;
-    if settings.disable_custom_all_reduce || site.crosses_nodes() || !CUSTOM_RANKS.contains(&site.ranks) {
+    if !custom_serves(site) {
         return None;
     }
     let limited = limit(site).filter(|_| uses_symmetric(site)).map_or(CUSTOM_BUFFER_BYTES, |limit| limit.custom);

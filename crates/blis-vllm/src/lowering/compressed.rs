@@ -9,25 +9,27 @@
 //! and key projection the traffic of their weights remains. Compressing itself runs beside the query projection and adds its traffic
 //! to the piece behind it. Choosing experts, by scores or by a table, belongs to the experts.
 //!
-//! Left out: the expert-parallel megakernel and sequence parallelism, which only expert or data parallelism turn on; that a pass
-//! without graphs skips scoring while all entries fit the list; that a coarse compressor skips a pass in which no vector is complete.
+//! Where ranks of several engine cores share the experts, those of one core each keep a part of the lanes, and attention alone sees every
+//! token.
+//!
+//! Left out: the megakernels that exchange tokens themselves, which only `--moe-backend` asks for; that a pass without graphs skips scoring
+//! while all entries fit the list; that a coarse compressor skips a pass in which no vector is complete.
 
 use blis_contracts::format::FormatName;
-use blis_contracts::model::{
-    Attention, CompressedAttention, Compression, DenseFeedForward, FeedForward, LayerBlock, MixtureOfExperts, ResidualLanes,
-};
+use blis_contracts::model::{Attention, CompressedAttention, Compression, DenseFeedForward, FeedForward, LayerBlock, MixtureOfExperts};
 use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::LoweringError;
-use super::collective::all_reduce;
 use super::elementwise;
+use super::exchange;
 use super::experts;
+use super::feed_forward::SHARED_BESIDE_MOST_ROWS;
 use super::linear::{self, Matrix};
 use super::names::{
     CSRC_RMS_NORM, DEEPGEMM_PAGED_SCORES, DEEPGEMM_SCORES, FLASHMLA_SPARSE_DECODE, FLASHMLA_SPARSE_PREFILL, FUSED_INVERSE_ROTATION,
     FUSED_KEY_INSERT, KernelName, MHC_IN, MHC_OUT, MHC_OUT_IN, PROJECTION_STREAMS, SHARED_STREAM, TORCH_ADD, TRITON_QK_LATENT_NORM,
 };
-use super::pass::{Pass, SHARED_BESIDE_MOST_ROWS};
+use super::pass::Pass;
 use super::site::Site;
 use crate::config::IndexerKvDtype;
 
@@ -79,12 +81,6 @@ pub(super) fn check(site: &Site<'_>) -> Result<(), LoweringError> {
     if site.model.residual_lanes.is_none() {
         return refuse("attends to compressed tokens over a single residual stream", "");
     }
-    if site.expert_ranks > 1 {
-        return refuse("has experts beside compressed attention that ranks would share whole", "leave --enable-expert-parallel out");
-    }
-    if site.cores > 1 {
-        return refuse("has experts beside compressed attention that engine cores would share", "leave --data-parallel-size out");
-    }
     for block in site.model.blocks.values() {
         match (attention_of(block), &block.feed_forward) {
             (Some(_), FeedForward::MixtureOfExperts(_)) => {}
@@ -109,9 +105,11 @@ pub(super) fn score_bytes(site: &Site<'_>, head_dim: u32) -> u32 {
     }
 }
 
-/// The width of the shared experts on one rank: whole blocks of scales, so that every rank has as many.
-pub(super) fn shared_width(site: &Site<'_>, shared: &DenseFeedForward) -> u64 {
-    if shared.up_format.weights == FormatName::Fp8Block {
+/// The width of the shared experts on one rank: whole blocks of scales, so that every rank has as many; all of it over parts of the tokens.
+pub(super) fn shared_width(site: &Site<'_>, shared: &DenseFeedForward, rows: RowSet) -> u64 {
+    if rows == RowSet::Split {
+        shared.intermediate_size
+    } else if shared.up_format.weights == FormatName::Fp8Block {
         shared.intermediate_size.div_ceil(BLOCK).div_ceil(site.ranks.into()) * BLOCK
     } else {
         site.share(shared.intermediate_size)
@@ -152,58 +150,64 @@ pub(super) fn layers(site: &Site<'_>) -> Result<Vec<LoweredLayer>, LoweringError
     let mut pass = Pass::new(site);
     let row = site.element_bytes() * site.model.hidden_size;
     pass.stream(Primitive::Embedding, elementwise::embedding(site), 2 * row);
-    sum(&mut pass);
+    pass.all_reduce(row);
+    let own = exchange::own_rows(site);
+    let mixing = Mixing { lanes: u64::from(lanes.lanes), rows: own };
     let mut first = true;
     for (index, block) in (0..).zip(site.model.layers()) {
         pass.layer = index;
         let attention = attention_of(block).expect("checked just now");
         if first {
-            mix(&mut pass, lanes, MHC_IN, RowRange::ALL);
+            mixing.one_way(&mut pass, MHC_IN, RowRange::ALL);
         } else {
-            mix_between(&mut pass, lanes);
+            mixing.between(&mut pass);
         }
         first = false;
-        attend(&mut pass, attention)?;
-        sum(&mut pass);
-        mix_between(&mut pass, lanes);
+        if own == RowSet::Split {
+            pass.gather(row);
+            attend(&mut pass, attention)?;
+            pass.scatter(row);
+        } else {
+            attend(&mut pass, attention)?;
+            pass.all_reduce(row);
+        }
+        mixing.between(&mut pass);
         let FeedForward::MixtureOfExperts(moe) = &block.feed_forward else { unreachable!("checked just now") };
         feed_forward(&mut pass, moe)?;
-        sum(&mut pass);
     }
-    mix(&mut pass, lanes, MHC_OUT, RowRange::ALL);
-    mix(&mut pass, lanes, MHC_IN, RowRange::ALL);
+    mixing.one_way(&mut pass, MHC_OUT, RowRange::ALL);
+    if own == RowSet::Split {
+        pass.gather(mixing.lanes * row);
+    }
+    Mixing { rows: RowSet::Tokens, ..mixing }.one_way(&mut pass, MHC_IN, RowRange::ALL);
     pass.stream(Primitive::Norm, CSRC_RMS_NORM, 2 * row);
     pass.logits()?;
     Ok(pass.pieces)
 }
 
-/// A sum over the ranks of what a sublayer, or the embedding, wrote.
-fn sum(pass: &mut Pass<'_>) {
-    let site = pass.site;
-    if site.ranks < 2 {
-        return;
-    }
-    let bytes_per_row = site.element_bytes() * site.model.hidden_size;
-    let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row };
-    for (range, kernel) in all_reduce(site, bytes_per_row) {
-        pass.push(Primitive::AllReduce, kernel, shape, RowSet::Tokens, range);
-    }
+/// The residual lanes of the tokens that a rank holds between sublayers.
+#[derive(Debug, Clone, Copy)]
+struct Mixing {
+    lanes: u64,
+    rows: RowSet,
 }
 
-/// Mixing lanes one way: all of them twice and the sublayer's side once. The norm of the sublayer's input is part of it.
-fn mix(pass: &mut Pass<'_>, lanes: ResidualLanes, kernel: KernelName, rows: RowRange) {
-    let row = pass.site.element_bytes() * pass.site.model.hidden_size;
-    let one_way = (2 * u64::from(lanes.lanes) + 1) * row;
-    let bytes_per_row = if kernel == MHC_OUT_IN { 2 * one_way } else { one_way };
-    pass.push(Primitive::Norm, kernel, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, rows);
-}
+impl Mixing {
+    /// Mixing lanes one way: all of them twice and the sublayer's side once. The norm of the sublayer's input is part of it.
+    fn one_way(self, pass: &mut Pass<'_>, kernel: KernelName, range: RowRange) {
+        let row = pass.site.element_bytes() * pass.site.model.hidden_size;
+        let one_way = (2 * self.lanes + 1) * row;
+        let bytes_per_row = if kernel == MHC_OUT_IN { 2 * one_way } else { one_way };
+        pass.push(Primitive::Norm, kernel, PrimitiveShape::Stream { bytes_per_row }, self.rows, range);
+    }
 
-/// Out of one sublayer and into the next.
-fn mix_between(pass: &mut Pass<'_>, lanes: ResidualLanes) {
-    let (few, many) = split(JOINED_MIXING_MOST_ROWS);
-    mix(pass, lanes, MHC_OUT_IN, few);
-    mix(pass, lanes, MHC_OUT, many);
-    mix(pass, lanes, MHC_IN, many);
+    /// Out of one sublayer and into the next.
+    fn between(self, pass: &mut Pass<'_>) {
+        let (few, many) = split(JOINED_MIXING_MOST_ROWS);
+        self.one_way(pass, MHC_OUT_IN, few);
+        self.one_way(pass, MHC_OUT, many);
+        self.one_way(pass, MHC_IN, many);
+    }
 }
 
 fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), LoweringError> {
@@ -211,7 +215,7 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let (rank, head_dim) = (u64::from(attention.query_rank), u64::from(attention.head_dim));
     let heads = attention.query_heads / site.ranks;
     let down = Matrix { columns: rank + head_dim, depth: hidden, format: attention.down_format };
-    pass.product_within("query and key projections", down, RowRange::ALL)?;
+    pass.product_within("query and key projections", down, RowSet::Tokens, RowRange::ALL)?;
     if let Some(compression) = &attention.compression {
         compress_projections(pass, attention, compression)?;
     }
@@ -221,7 +225,7 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let selection = attention.compression.as_ref().and_then(|compression| compression.selection.as_ref());
     let scoring = selection.map_or(0, |selection| u64::from(selection.heads) * u64::from(selection.head_dim));
     let up = Matrix { columns: query + scoring, depth: rank, format: attention.query_format };
-    pass.product_within("query projection", up, RowRange::ALL)?;
+    pass.product_within("query projection", up, RowSet::Tokens, RowRange::ALL)?;
     let kernel_heads = kernel_heads(site, heads)?;
     let padded = u64::from(kernel_heads) * head_dim;
     let compressed = attention.compression.as_ref().map_or(0, |compression| compression_bytes(attention, compression));
@@ -258,8 +262,18 @@ fn attend(pass: &mut Pass<'_>, attention: &CompressedAttention) -> Result<(), Lo
     let groups = u64::from(attention.output_groups / site.ranks);
     let between = groups * u64::from(attention.output_rank);
     let depth = attention.query_width() / u64::from(attention.output_groups);
-    pass.product_within("output projections of groups", Matrix { columns: between, depth, format: attention.group_format }, RowRange::ALL)?;
-    pass.product_within("output projection", Matrix { columns: hidden, depth: between, format: attention.output_format }, RowRange::ALL)
+    pass.product_within(
+        "output projections of groups",
+        Matrix { columns: between, depth, format: attention.group_format },
+        RowSet::Tokens,
+        RowRange::ALL,
+    )?;
+    pass.product_within(
+        "output projection",
+        Matrix { columns: hidden, depth: between, format: attention.output_format },
+        RowSet::Tokens,
+        RowRange::ALL,
+    )
 }
 
 /// The projections that compressing and scoring start from: beside each other for few rows, one after the other for many.
@@ -273,7 +287,7 @@ fn compress_projections(pass: &mut Pass<'_>, attention: &CompressedAttention, co
     let (few, many) = split(STREAMS_MOST_ROWS);
     let bytes = compression.format.weights.stored_bytes(columns.iter().sum(), hidden);
     pass.push(Primitive::Beside, PROJECTION_STREAMS, PrimitiveShape::Traffic { bytes }, RowSet::Tokens, few);
-    columns.into_iter().try_for_each(|columns| pass.product_within("projections to compressed keys", matrix(columns), many))
+    columns.into_iter().try_for_each(|columns| pass.product_within("projections to compressed keys", matrix(columns), RowSet::Tokens, many))
 }
 
 /// Bytes that compressing moves for each token: its projections written to the state and read back for the vector they are part of.
@@ -287,31 +301,40 @@ fn compression_bytes(attention: &CompressedAttention, compression: &Compression)
 
 fn feed_forward(pass: &mut Pass<'_>, moe: &MixtureOfExperts) -> Result<(), LoweringError> {
     let (site, hidden) = (pass.site, pass.site.model.hidden_size);
-    pass.product_within("router", Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) }, RowRange::ALL)?;
-    if let Some(shared) = &moe.shared {
-        shared_experts(pass, shared)?;
-    }
     let chosen = experts::choose(site, moe)?;
-    pass.push(Primitive::MoeExperts, chosen.kernel, chosen.shape(site, moe), RowSet::Tokens, RowRange::ALL);
+    let exchange = exchange::around(site, moe, &chosen);
+    let router = Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) };
+    pass.product_within("router", router, exchange.own, RowRange::ALL)?;
+    if let Some(shared) = &moe.shared {
+        shared_experts(pass, shared, exchange.own)?;
+    }
+    pass.dispatched(exchange);
+    pass.push(Primitive::MoeExperts, chosen.kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
+    let row = site.element_bytes() * hidden;
+    pass.combined(exchange, row);
     if moe.shared.is_some() {
-        pass.stream(Primitive::Activation, TORCH_ADD, 3 * site.element_bytes() * hidden);
+        let shape = PrimitiveShape::Stream { bytes_per_row: 3 * row };
+        pass.push(Primitive::Activation, TORCH_ADD, shape, exchange.own, RowRange::ALL);
+    }
+    if exchange.own == RowSet::Tokens {
+        pass.all_reduce(row);
     }
     Ok(())
 }
 
 /// Experts that every token passes: beside the routed ones for few rows, in front of them for many.
-fn shared_experts(pass: &mut Pass<'_>, shared: &DenseFeedForward) -> Result<(), LoweringError> {
+fn shared_experts(pass: &mut Pass<'_>, shared: &DenseFeedForward, rows: RowSet) -> Result<(), LoweringError> {
     let (site, hidden) = (pass.site, pass.site.model.hidden_size);
-    let width = shared_width(site, shared);
+    let width = shared_width(site, shared, rows);
     let up = Matrix { columns: 2 * width, depth: hidden, format: shared.up_format };
     let down = Matrix { columns: hidden, depth: width, format: shared.down_format };
     let (few, many) = split(SHARED_BESIDE_MOST_ROWS);
     let bytes = [up, down].iter().map(|matrix| matrix.format.weights.stored_bytes(matrix.columns, matrix.depth)).sum();
-    pass.push(Primitive::Beside, SHARED_STREAM, PrimitiveShape::Traffic { bytes }, RowSet::Tokens, few);
-    pass.product_within("shared experts' gate and up projections", up, many)?;
+    pass.push(Primitive::Beside, SHARED_STREAM, PrimitiveShape::Traffic { bytes }, rows, few);
+    pass.product_within("shared experts' gate and up projections", up, rows, many)?;
     let shape = PrimitiveShape::Stream { bytes_per_row: 3 * site.element_bytes() * width };
-    pass.push(Primitive::Activation, elementwise::activation(site, elementwise::Input::Plain, true), shape, RowSet::Tokens, many);
-    pass.product_within("shared experts' down projection", down, many)
+    pass.push(Primitive::Activation, elementwise::activation(site, elementwise::Input::Plain, true), shape, rows, many);
+    pass.product_within("shared experts' down projection", down, rows, many)
 }
 
 /// Row counts up to a limit, and above it.
@@ -320,10 +343,10 @@ const fn split(most: u32) -> (RowRange, RowRange) {
 }
 
 impl Pass<'_> {
-    /// A product over every token launched.
-    fn product_within(&mut self, what: &'static str, matrix: Matrix, rows: RowRange) -> Result<(), LoweringError> {
+    /// A product with what ranks hold of it.
+    fn product_within(&mut self, what: &'static str, matrix: Matrix, rows: RowSet, range: RowRange) -> Result<(), LoweringError> {
         let choice = linear::choose(self.site, what, matrix)?;
-        self.gemm_within(matrix, &choice, RowSet::Tokens, rows);
+        self.gemm_within(matrix, &choice, rows, range);
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ use blis_contracts::plan::RowSet;
 
 use super::experts::ExpertsChoice;
 use super::names::{CUTLASS_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, TRTLLM_EXPERTS};
+use super::parts::TokenParts;
 use super::site::Site;
 
 /// Bytes of a choice: an expert's number and the token's weight for it, in 32 bits each.
@@ -36,19 +37,24 @@ pub(super) struct Exchange {
 
 /// The exchange around a layer's experts.
 pub(super) fn around(site: &Site<'_>, moe: &MixtureOfExperts, choice: &ExpertsChoice) -> Exchange {
-    let parts = site.sequence_parallel();
+    let (parts, own) = (TokenParts::of(site), own_rows(site));
     let picks = if picks_inside(site, choice) {
         site.router_output().stored_bytes(1, moe.experts.into())
     } else {
         u64::from(moe.top_k) * CHOICE_BYTES
     };
     Exchange {
-        group: if parts { site.ranks * site.cores } else { site.cores },
-        own: if parts { RowSet::Split } else { RowSet::Tokens },
+        group: if own == RowSet::Split { site.ranks * site.cores } else { site.cores },
+        own,
         at_experts: if site.cores > 1 { RowSet::Gathered } else { RowSet::Tokens },
         dispatched: travels_as(site, choice).stored_bytes(1, choice.hidden) + picks,
-        gathers_parts: parts,
+        gathers_parts: parts == TokenParts::AroundExperts,
     }
+}
+
+/// The rows in front of the experts on a rank.
+pub(super) fn own_rows(site: &Site<'_>) -> RowSet {
+    if TokenParts::of(site) == TokenParts::None { RowSet::Tokens } else { RowSet::Split }
 }
 
 /// How the experts' input travels: quantised, except to kernels that quantise it themselves.
@@ -65,7 +71,7 @@ fn picks_inside(site: &Site<'_>, choice: &ExpertsChoice) -> bool {
     choice.kernel == TRTLLM_EXPERTS
         && match choice.format.weights {
             FormatName::Nvfp4 => site.expert_ranks == 1,
-            FormatName::Fp8 | FormatName::Fp8Block | FormatName::Bf16 | FormatName::Fp16 => !site.sequence_parallel(),
+            FormatName::Fp8 | FormatName::Fp8Block | FormatName::Bf16 | FormatName::Fp16 => TokenParts::of(site) == TokenParts::None,
             FormatName::Mxfp4
             | FormatName::Mxfp8
             | FormatName::Fp32

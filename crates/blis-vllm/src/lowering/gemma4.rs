@@ -56,14 +56,14 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
         block.map_or(Ok(Input::Plain), |block| Ok(Input::of(&qkv(site, grouped_query(block))?)))
     };
     pass.between(&[], Between { norms: 1, sums: 0, scales: 0, reads: 1, writes: 1 });
-    pass.quantise_if_needed(into(blocks.first())?, site.model.hidden_size, RowRange::ALL);
+    pass.quantise_if_needed(into(blocks.first())?, site.model.hidden_size, RowSet::Tokens, RowRange::ALL);
     for (index, block) in (0..).zip(&blocks) {
         pass.layer = index;
         let attended = pass.attend_normed(grouped_query(block), kv_group[index as usize])?;
         let summed = pass.feed(block, attended)?;
         let next = blocks.get(index as usize + 1);
         pass.leave(&summed, next.is_some());
-        pass.quantise_if_needed(into(next)?, site.model.hidden_size, RowRange::ALL);
+        pass.quantise_if_needed(into(next)?, site.model.hidden_size, RowSet::Tokens, RowRange::ALL);
     }
     pass.logits()?;
     Ok(pass.pieces)
@@ -185,8 +185,8 @@ impl Pass<'_> {
         self.between(&[attended], Between { norms: 1 + beside, sums: 1, scales, reads: 2, writes: 2 + u64::from(beside) });
         let columns = site.share(dense.intermediate_size) * if dense.gated { 2 } else { 1 };
         let up = linear::choose(site, "gate and up projections", Matrix { columns, depth: hidden, format: dense.up_format })?;
-        self.quantise_if_needed(Input::of(&up), hidden, RowRange::ALL);
-        self.network(dense, RowRange::ALL)?;
+        self.quantise_if_needed(Input::of(&up), hidden, RowSet::Tokens, RowRange::ALL);
+        self.network(dense, RowSet::Tokens, RowRange::ALL)?;
         let mut summed = vec![self.whole_sum()];
         if let Some(moe) = moe {
             let sum = self.picked(moe, None)?;

@@ -117,7 +117,7 @@ impl Pass<'_> {
         let choice = linear::choose(site, "query projection", query)?;
         let input = Input::of(&choice);
         if input != Input::Plain {
-            self.quantise(input, query_depth, RowRange::ALL);
+            self.quantise(input, query_depth, RowSet::Tokens, RowRange::ALL);
         }
         self.gemm(query, &choice, RowSet::Tokens);
         // The turned part of queries and of the shared key, read and written.
@@ -130,7 +130,7 @@ impl Pass<'_> {
         let choice = linear::choose(site, "output projection", output)?;
         let input = Input::of(&choice);
         if input != Input::Plain {
-            self.quantise(input, depth, RowRange::ALL);
+            self.quantise(input, depth, RowSet::Tokens, RowRange::ALL);
         }
         self.gemm(output, &choice, RowSet::Tokens);
         self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);

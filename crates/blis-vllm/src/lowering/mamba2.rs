@@ -114,7 +114,7 @@ impl Pass<'_> {
             self.stream(Primitive::Norm, kernel, 2 * WIDE * width);
         }
         if !quantised {
-            self.quantise_if_needed(input, width, RowRange::ALL);
+            self.quantise_if_needed(input, width, RowSet::Tokens, RowRange::ALL);
         }
     }
 }

@@ -16,7 +16,7 @@ impl Pass<'_> {
     pub(super) fn narrow(&mut self, latent: ExpertLatent, rows: RowSet) -> Result<(), LoweringError> {
         let matrix = Matrix { columns: latent.width, depth: self.site.model.hidden_size, format: latent.format };
         let choice = linear::choose(self.site, "projection into experts", matrix)?;
-        self.quantise_if_needed(Input::of(&choice), matrix.depth, RowRange::ALL);
+        self.quantise_if_needed(Input::of(&choice), matrix.depth, rows, RowRange::ALL);
         self.gemm(matrix, &choice, rows);
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Pass<'_> {
         self.push(Primitive::Activation, INDUCTOR_FUSED, scale, rows, RowRange::ALL);
         let matrix = Matrix { columns: hidden, depth: latent.width, format: latent.format };
         let choice = linear::choose(site, "projection out of experts", matrix)?;
-        self.quantise_if_needed(Input::of(&choice), matrix.depth, RowRange::ALL);
+        self.quantise_if_needed(Input::of(&choice), matrix.depth, rows, RowRange::ALL);
         self.gemm(matrix, &choice, rows);
         Ok(first)
     }

@@ -9,29 +9,25 @@
 //! A sum over the ranks and the norm behind it are one kernel for few rows and several for many. Writing keys and values to the
 //! cache belongs to attention, choosing experts and their activation to the experts; both are priced with them.
 
-use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::model::{Attention, DenseFeedForward, FeedForward, GroupedQueryAttention, LayerBlock, MixtureOfExperts};
+use blis_contracts::format::MatmulFormat;
+use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, LayerBlock};
 use blis_contracts::part::Part;
 use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::collective::{all_reduce, fused_rows};
 use super::elementwise::{self, Input};
-use super::exchange::{self, Exchange};
-use super::experts::{self, ExpertsChoice};
+use super::feed_forward::into_feed_forward;
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, FLASHINFER_MXFP8_QUANTISE,
-    FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, NCCL_SEND, SHARED_STREAM, TORCH_ADD,
-    TORCH_CAST, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED,
+    KernelName, NCCL_ALL_GATHER, NCCL_SEND, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
+use super::parts::{Joint, TokenParts};
 use super::site::Site;
 use super::{LoweringError, attention, dependents, latent, mamba2, recurrent, stages};
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
-
-/// Rows up to which shared experts run on a stream of their own. upstream: vllm `envs.py::VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD`
-pub(super) const SHARED_BESIDE_MOST_ROWS: u32 = 256;
 
 /// The pieces of a pass. `kv_group` names each layer's KV group.
 pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLayer>, LoweringError> {
@@ -41,6 +37,8 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
     let row = site.element_bytes() * hidden;
     pass.stream(Primitive::Embedding, elementwise::embedding(site), 2 * row);
     let first = blocks.first().map(|block| into_attention(site, block)).transpose()?;
+    let parts = TokenParts::of(site);
+    pass.joint = parts.behind_embedding();
     // Where a model's own code fuses sums and norms, it fuses none behind the embedding.
     pass.sum_and_norm(Sum { adjacent: !site.fuses_sums_itself(), ..Sum::of_embedding(hidden) }, first.unwrap_or(Input::Plain));
     // One past the last layer of each stage that another follows.
@@ -48,6 +46,7 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
     for (index, block) in (0..).zip(&blocks) {
         pass.layer = index;
         pass.hands_over = false;
+        pass.joint = parts.behind_attention(block);
         let next = blocks.get(index as usize + 1).map(|block| into_attention(site, block)).transpose()?.unwrap_or(Input::Plain);
         let (group, behind) = (kv_group[index as usize], into_feed_forward(site, block)?.unwrap_or(next));
         match &block.attention {
@@ -61,10 +60,12 @@ pub(super) fn layers(site: &Site<'_>, kv_group: &[u32]) -> Result<Vec<LoweredLay
             Attention::Mamba2(space) => pass.mamba2(space, behind)?,
         }
         pass.hands_over = ends.contains(&(index as usize + 1));
+        pass.joint = parts.behind(block, blocks.get(index as usize + 1).copied());
         match &block.feed_forward {
             FeedForward::Dense(dense) => {
-                pass.network(dense, RowRange::ALL)?;
-                pass.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);
+                let rows = parts.rows(block);
+                pass.network(dense, rows, RowRange::ALL)?;
+                pass.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: rows == RowSet::Tokens }, next);
             }
             FeedForward::MixtureOfExperts(moe) => pass.experts(moe, next)?,
             FeedForward::Absent => {}
@@ -89,19 +90,6 @@ fn into_attention(site: &Site<'_>, block: &LayerBlock) -> Result<Input, Lowering
 pub(super) fn qkv(site: &Site<'_>, attention: &GroupedQueryAttention) -> Result<LinearChoice, LoweringError> {
     let matrix = Matrix { columns: site.qkv_columns(attention), depth: site.model.hidden_size, format: attention.qkv_format };
     linear::choose(site, "query, key and value projections", matrix)
-}
-
-/// What the feed-forward part wants its norm to write; none where there is no such part.
-fn into_feed_forward(site: &Site<'_>, block: &LayerBlock) -> Result<Option<Input>, LoweringError> {
-    match &block.feed_forward {
-        FeedForward::Dense(dense) => {
-            let columns = site.share(dense.intermediate_size) * if dense.gated { 2 } else { 1 };
-            let matrix = Matrix { columns, depth: site.model.hidden_size, format: dense.up_format };
-            Ok(Some(Input::of(&linear::choose(site, "gate and up projections", matrix)?)))
-        }
-        FeedForward::MixtureOfExperts(_) => Ok(Some(Input::Plain)),
-        FeedForward::Absent => Ok(None),
-    }
 }
 
 /// A sum over the ranks with the norm behind it.
@@ -131,13 +119,15 @@ pub(super) struct Pass<'a> {
     hands_over: bool,
     /// The part of a step that the next pieces serve.
     part: Part,
+    /// What the next sum does to the tokens a rank holds.
+    joint: Joint,
     pub(super) pieces: Vec<LoweredLayer>,
 }
 
 impl<'a> Pass<'a> {
     /// A pass without pieces.
     pub(super) fn new(site: &'a Site<'a>) -> Self {
-        Self { site, layer: 0, stage: 0, hands_over: false, part: Part::Whole, pieces: Vec::new() }
+        Self { site, layer: 0, stage: 0, hands_over: false, part: Part::Whole, joint: Joint::Whole, pieces: Vec::new() }
     }
 }
 
@@ -174,15 +164,25 @@ impl Pass<'_> {
     }
 
     /// A quantisation of its own: reads activations, writes what the matrix reads.
-    pub(super) fn quantise(&mut self, input: Input, width: u64, range: RowRange) {
+    pub(super) fn quantise(&mut self, input: Input, width: u64, rows: RowSet, range: RowRange) {
         let plain = self.site.element_bytes();
         let bytes_per_row = plain * width + input.bytes(width, plain);
         let kernel = if input == Input::Mxfp8 { FLASHINFER_MXFP8_QUANTISE } else { CSRC_QUANTISE };
-        self.push(Primitive::Activation, kernel, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, range);
+        self.push(Primitive::Activation, kernel, PrimitiveShape::Stream { bytes_per_row }, rows, range);
+    }
+
+    pub(super) fn quantise_if_needed(&mut self, input: Input, width: u64, rows: RowSet, range: RowRange) {
+        if input != Input::Plain {
+            self.quantise(input, width, rows, range);
+        }
     }
 
     /// A sum over the ranks, the norm, and the quantisation for what comes next.
     pub(super) fn sum_and_norm(&mut self, sum: Sum, next: Input) {
+        match std::mem::take(&mut self.joint) {
+            Joint::Whole => {}
+            joint @ (Joint::Scatter | Joint::Gather | Joint::GatherStream) => return self.join(joint, sum, next),
+        }
         let site = self.site;
         let bytes_per_row = site.element_bytes() * sum.width;
         let collective = PrimitiveShape::Collective { group: site.ranks, bytes_per_row };
@@ -192,7 +192,7 @@ impl Pass<'_> {
         if let Some(range) = fused {
             self.push(Primitive::AllReduce, FUSED_ALL_REDUCE_NORM, collective, RowSet::Tokens, range);
             if !elementwise::fused_all_reduce_quantises(site, next) {
-                self.quantise(next, hidden, range);
+                self.quantise(next, hidden, RowSet::Tokens, range);
             }
         }
         let Some(rest) = fused.map_or(Some(RowRange::ALL), above) else { return };
@@ -206,14 +206,20 @@ impl Pass<'_> {
         if hands_over {
             self.hand_over();
         }
+        self.norm(sum.adds, next, RowSet::Tokens, rest);
+    }
+
+    /// A norm, and the quantisation for what comes next.
+    pub(super) fn norm(&mut self, adds: bool, next: Input, rows: RowSet, range: RowRange) {
+        let (site, hidden) = (self.site, self.site.model.hidden_size);
         let quantised = elementwise::norm_quantises(site, next);
         let row = site.element_bytes() * hidden;
         let written = if quantised { next.bytes(hidden, site.element_bytes()) } else { row };
         // Reads the sum, and where it adds reads and writes the residual stream.
-        let bytes_per_row = row + written + if sum.adds { 2 * row } else { 0 };
-        self.push(Primitive::Norm, elementwise::norm(site), PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, rest);
+        let bytes_per_row = row + written + if adds { 2 * row } else { 0 };
+        self.push(Primitive::Norm, elementwise::norm(site), PrimitiveShape::Stream { bytes_per_row }, rows, range);
         if !quantised {
-            self.quantise(next, hidden, rest);
+            self.quantise(next, hidden, rows, range);
         }
     }
 
@@ -265,7 +271,7 @@ impl Pass<'_> {
         let choice = linear::choose(site, "output projection", output)?;
         let input = Input::of(&choice);
         if input != Input::Plain && (attention.output_gate || !attention::quantises_output(site, attention)) {
-            self.quantise(input, depth, RowRange::ALL);
+            self.quantise(input, depth, RowSet::Tokens, RowRange::ALL);
         }
         self.gemm(output, &choice, RowSet::Tokens);
         Ok(())
@@ -336,118 +342,6 @@ impl Pass<'_> {
         self.push(Primitive::Norm, TRITON_QK_NORM, apply, RowSet::Tokens, many);
     }
 
-    /// A network that every token passes, for row counts within a range; the ranks' answers are not summed.
-    pub(super) fn network(&mut self, dense: &DenseFeedForward, within: RowRange) -> Result<(), LoweringError> {
-        let (site, hidden) = (self.site, self.site.model.hidden_size);
-        let width = site.share(dense.intermediate_size);
-        let up_width = width * if dense.gated { 2 } else { 1 };
-        let up = Matrix { columns: up_width, depth: hidden, format: dense.up_format };
-        let choice = linear::choose(site, "gate and up projections", up)?;
-        self.gemm_within(up, &choice, RowSet::Tokens, within);
-        let down = Matrix { columns: hidden, depth: width, format: dense.down_format };
-        let choice = linear::choose(site, "down projection", down)?;
-        let input = Input::of(&choice);
-        let quantised = elementwise::activation_quantises(site, input, dense.gated);
-        let plain = site.element_bytes();
-        let written = if quantised { input.bytes(width, plain) } else { plain * width };
-        let shape = PrimitiveShape::Stream { bytes_per_row: plain * up_width + written };
-        self.push(Primitive::Activation, elementwise::activation(site, input, dense.gated), shape, RowSet::Tokens, within);
-        if !quantised {
-            self.quantise(input, width, within);
-        }
-        self.gemm_within(down, &choice, RowSet::Tokens, within);
-        Ok(())
-    }
-
-    /// Experts that every token passes: beside the routed ones for few rows, in front of them for many, and added to their answer.
-    /// upstream: vllm `model_executor/layers/fused_moe/runner/shared_experts.py::SharedExperts._determine_shared_experts_order`
-    fn shared(&mut self, shared: &DenseFeedForward, gated: bool) -> Result<(), LoweringError> {
-        let (site, hidden) = (self.site, self.site.model.hidden_size);
-        let width = site.share(shared.intermediate_size);
-        let up = width * if shared.gated { 2 } else { 1 };
-        let bytes = shared.up_format.weights.stored_bytes(up, hidden) + shared.down_format.weights.stored_bytes(hidden, width);
-        let few = RowRange { least: 0, most: SHARED_BESIDE_MOST_ROWS };
-        self.push(Primitive::Beside, SHARED_STREAM, PrimitiveShape::Traffic { bytes }, RowSet::Tokens, few);
-        let many = RowRange { least: SHARED_BESIDE_MOST_ROWS + 1, most: u32::MAX };
-        let input =
-            Input::of(&linear::choose(site, "gate and up projections", Matrix { columns: up, depth: hidden, format: shared.up_format })?);
-        self.quantise_if_needed(input, hidden, many);
-        self.network(shared, many)?;
-        if gated {
-            let format = MatmulFormat { weights: site.dtype(), activations: site.dtype() };
-            let gate = Matrix { columns: 1, depth: hidden, format };
-            let choice = linear::choose(site, "gate of shared experts", gate)?;
-            self.gemm_within(gate, &choice, RowSet::Tokens, many);
-            let weigh = PrimitiveShape::Stream { bytes_per_row: 2 * site.element_bytes() * hidden };
-            self.push(Primitive::Activation, INDUCTOR_FUSED, weigh, RowSet::Tokens, many);
-        }
-        let shape = PrimitiveShape::Stream { bytes_per_row: 3 * site.element_bytes() * hidden };
-        self.push(Primitive::Activation, TORCH_ADD, shape, RowSet::Tokens, RowRange::ALL);
-        Ok(())
-    }
-
-    pub(super) fn quantise_if_needed(&mut self, input: Input, width: u64, range: RowRange) {
-        if input != Input::Plain {
-            self.quantise(input, width, range);
-        }
-    }
-
-    fn experts(&mut self, moe: &MixtureOfExperts, next: Input) -> Result<(), LoweringError> {
-        let sum = self.picked(moe, moe.shared.as_ref())?;
-        self.sum_and_norm(sum, next);
-        Ok(())
-    }
-
-    /// A router, the experts it picks and those that every token passes beside them; returns what is left to sum.
-    pub(super) fn picked(&mut self, moe: &MixtureOfExperts, shared: Option<&DenseFeedForward>) -> Result<Sum, LoweringError> {
-        let (site, hidden) = (self.site, self.site.model.hidden_size);
-        let router = Matrix { columns: moe.experts.into(), depth: hidden, format: site.router_format(moe) };
-        let choice = linear::router(site, router)?;
-        let chosen = experts::choose(site, moe)?;
-        let exchange = exchange::around(site, moe, &chosen);
-        let casts = |kernel| router.format.weights == FormatName::Fp32 && [CUBLAS_LINEAR, CUBLAS_LINEAR_TF32].contains(&kernel);
-        for (range, _) in choice.kernels.iter().filter(|(_, kernel)| casts(*kernel)) {
-            let shape = PrimitiveShape::Stream { bytes_per_row: (site.element_bytes() + FormatName::Fp32.stored_bytes(1, 1)) * hidden };
-            self.push(Primitive::Activation, TORCH_CAST, shape, exchange.own, *range);
-        }
-        self.gemm(router, &choice, exchange.own);
-        let ExpertsChoice { kernel, hidden: padded, pads_input, output, .. } = chosen;
-        if let Some(shared) = shared {
-            if exchange.own != RowSet::Tokens {
-                let reason = "has shared experts whose tokens the ranks would split".to_owned();
-                let instead = "leave --enable-expert-parallel or --data-parallel-size out";
-                return Err(LoweringError::NotModelled { model: site.model.name.clone(), reason, instead });
-            }
-            self.shared(shared, moe.shared_gate)?;
-        }
-        let width = experts::stream_width(site, moe);
-        if let Some(latent) = moe.latent {
-            self.narrow(latent, exchange.own)?;
-        }
-        if pads_input {
-            let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (width + padded) };
-            self.push(Primitive::Activation, elementwise::pad(site), shape, exchange.own, RowRange::ALL);
-        }
-        self.exchanged(exchange, Primitive::AllGather, NCCL_ALL_GATHER, exchange.dispatched);
-        if site.is_llama4() {
-            self.weigh_inputs(kernel, exchange.at_experts);
-        }
-        self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
-        let row = site.element_bytes() * output;
-        self.exchanged(exchange, Primitive::ReduceScatter, NCCL_REDUCE_SCATTER, row);
-        if exchange.gathers_parts {
-            let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: row };
-            self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, exchange.own, RowRange::ALL);
-        }
-        let summed = match moe.latent {
-            Some(latent) => self.widen(latent, exchange.own, shared.is_some())?,
-            None => false,
-        };
-        // A padded output is summed whole and cut afterwards, which keeps sum and norm apart.
-        let (width, adjacent) = if moe.latent.is_some() { (hidden, true) } else { (output, output == hidden) };
-        Ok(Sum { width, adds: true, adjacent, needed: !exchange.gathers_parts && !summed })
-    }
-
     /// A sum over the ranks with nothing around it.
     pub(super) fn all_reduce(&mut self, bytes_per_row: u64) {
         let shape = PrimitiveShape::Collective { group: self.site.ranks, bytes_per_row };
@@ -455,14 +349,6 @@ impl Pass<'_> {
             for (range, kernel) in all_reduce(self.site, bytes_per_row) {
                 self.push(Primitive::AllReduce, kernel, shape, RowSet::Tokens, range);
             }
-        }
-    }
-
-    /// One half of the exchange of tokens between engine cores; none where there is one core.
-    fn exchanged(&mut self, exchange: Exchange, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
-        if exchange.group > 1 {
-            let shape = PrimitiveShape::Collective { group: exchange.group, bytes_per_row };
-            self.push(primitive, kernel, shape, exchange.own, RowRange::ALL);
         }
     }
 

@@ -69,7 +69,7 @@ impl Pass<'_> {
         let choice = linear::choose(site, "output projection", output)?;
         let reads = Input::of(&choice);
         if reads != Input::Plain {
-            self.quantise(reads, depth, RowRange::ALL);
+            self.quantise(reads, depth, RowSet::Tokens, RowRange::ALL);
         }
         self.gemm(output, &choice, RowSet::Tokens);
         self.sum_and_norm(Sum { width: hidden, adds: true, adjacent: true, needed: true }, next);

@@ -351,7 +351,7 @@ impl Pass<'_> {
     /// A product over every token launched, its input quantised first where it wants it so.
     fn product(&mut self, what: &'static str, matrix: Matrix) -> Result<(), LoweringError> {
         let choice = linear::choose(self.site, what, matrix)?;
-        self.quantise_if_needed(Input::of(&choice), matrix.depth, RowRange::ALL);
+        self.quantise_if_needed(Input::of(&choice), matrix.depth, RowSet::Tokens, RowRange::ALL);
         self.gemm(matrix, &choice, RowSet::Tokens);
         Ok(())
     }

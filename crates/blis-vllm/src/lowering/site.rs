@@ -3,8 +3,9 @@
 use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, MixtureOfExperts, ModelGraph};
-use blis_contracts::plan::Layout;
+use blis_contracts::plan::{Layout, RowSet};
 
+use super::parts::TokenParts;
 use super::{LoweringError, compressed, gemma4, selected};
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
 
@@ -23,22 +24,6 @@ const NEMOTRON_H: &str = "NemotronHForCausalLM";
 /// The architectures whose routers no quantisation reaches, and whose ranks share an encoder's projector.
 /// upstream: vllm `model_executor/models/qwen3_next.py::Qwen3NextSparseMoeBlock`, `model_executor/models/qwen3_vl.py::Qwen3_VisionPatchMerger`
 const QWEN3_5: [&str; 2] = ["Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"];
-
-/// The architectures whose experts take a part of the tokens on each tensor-parallel rank where ranks share whole experts.
-/// upstream: vllm `config/parallel.py::ParallelConfig.use_sequence_parallel_moe`, and the model files that read it
-const SEQUENCE_PARALLEL: [&str; 11] = [
-    GPT_OSS,
-    "Qwen2MoeForCausalLM",
-    "Qwen3MoeForCausalLM",
-    "Qwen3NextForCausalLM",
-    "DeepseekV2ForCausalLM",
-    "DeepseekV3ForCausalLM",
-    "DeepseekV32ForCausalLM",
-    "DeepseekV4ForCausalLM",
-    "GlmMoeDsaForCausalLM",
-    "Llama4ForConditionalGeneration",
-    NEMOTRON_H,
-];
 
 /// The model whose layers may have an indexer, as configurations name it. upstream: vllm `models/minimax_m3/nvidia/model.py`
 const MINIMAX_M3: [&str; 2] = ["MiniMaxM3ForCausalLM", "MiniMaxM3SparseForConditionalGeneration"];
@@ -115,6 +100,7 @@ impl<'a> Site<'a> {
                 Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => {}
             }
             match &block.feed_forward {
+                FeedForward::Dense(_) if TokenParts::of(&site).rows(block) == RowSet::Split => {}
                 FeedForward::Dense(dense) => site.check_width("an intermediate size", dense.intermediate_size)?,
                 FeedForward::MixtureOfExperts(_) if site.expert_ranks > 1 => {}
                 FeedForward::MixtureOfExperts(moe) if !moe.intermediate_size.is_multiple_of(site.expert_sharing()) => {
@@ -238,11 +224,6 @@ impl<'a> Site<'a> {
         u64::from(self.ranks) * u64::from(self.cores)
     }
 
-    /// Whether each tensor-parallel rank takes a part of the tokens through the experts.
-    pub(super) fn sequence_parallel(&self) -> bool {
-        self.cores > 1 && self.ranks > 1 && self.expert_ranks > 1 && SEQUENCE_PARALLEL.contains(&self.model.architecture.as_str())
-    }
-
     /// Whether steps run through the compiler, which then writes the kernels that only move data.
     pub(super) fn compiled(&self) -> bool {
         self.resolved.compilation.mode == CompilationMode::VllmCompile
@@ -278,6 +259,11 @@ impl<'a> Site<'a> {
     /// A width shared evenly by the ranks.
     pub(super) fn share(&self, width: u64) -> u64 {
         width / u64::from(self.ranks)
+    }
+
+    /// The width on one rank of what `rows` meet: all of it where they are a part of the tokens.
+    pub(super) fn width_over(&self, rows: RowSet, width: u64) -> u64 {
+        if rows == RowSet::Split { width } else { self.share(width) }
     }
 
     pub(super) fn padded_vocabulary(&self) -> u64 {

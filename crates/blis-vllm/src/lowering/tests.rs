@@ -8,6 +8,7 @@ mod latent;
 mod llama4;
 mod mamba2;
 mod nodes;
+mod parts;
 mod recurrent;
 mod resident;
 mod selected;

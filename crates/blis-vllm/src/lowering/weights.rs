@@ -4,7 +4,8 @@
 //! upstream: vllm `model_executor/layers/quantization/mxfp4.py::GptOssMxfp4MoEMethod.create_weights`
 //! upstream: vllm `model_executor/layers/quantization/utils/mxfp4_utils.py::_swizzle_mxfp4`
 //!
-//! Biases of row-parallel projections are whole on every rank, and so are encoders whose layers another library wrote. Scales of one value per tensor are not counted.
+//! Biases of row-parallel projections are whole on every rank, and so are encoders whose layers another library wrote and what ranks multiply
+//! parts of the tokens with. Scales of one value per tensor are not counted.
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{
@@ -16,14 +17,15 @@ use blis_contracts::units::BytesPerRank;
 use indexmap::IndexMap;
 
 use super::experts::{self, ExpertsChoice, Storage};
+use super::parts::TokenParts;
 use super::pass::output_format;
 use super::site::Site;
-use super::{LoweringError, compressed, linear, mamba2, recurrent, selected, stages};
+use super::{LoweringError, compressed, exchange, linear, mamba2, recurrent, selected, stages};
 
 /// Every tensor resident on a rank of a stage, layers merged.
 pub(super) fn resident(site: &Site<'_>, stage: u32) -> Result<Vec<ResidentTensor>, LoweringError> {
     let (first, last) = (stage == 0, stage + 1 == site.stages);
-    let own = &stages::layers(site)[stage as usize];
+    let (own, parts) = (&stages::layers(site)[stage as usize], TokenParts::of(site));
     let mut tensors: IndexMap<(String, u64), u32> = IndexMap::new();
     let (model, plain) = (site.model, site.element_bytes());
     let vocabulary = site.share(site.padded_vocabulary());
@@ -56,28 +58,9 @@ pub(super) fn resident(site: &Site<'_>, stage: u32) -> Result<Vec<ResidentTensor
         match &block.feed_forward {
             FeedForward::Absent => {}
             FeedForward::Dense(dense) => {
-                network(site, dense, site.share(dense.intermediate_size), NETWORK, &mut add);
+                network(site, dense, site.width_over(parts.rows(block), dense.intermediate_size), NETWORK, &mut add);
             }
-            FeedForward::MixtureOfExperts(moe) => {
-                let router = site.router_format(moe).weights.stored_bytes(moe.experts.into(), model.hidden_size);
-                let scales = if moe.router_scales { model.hidden_size + u64::from(moe.experts) } else { 0 };
-                add("router", router + (scales + if moe.router_bias { u64::from(moe.experts) } else { 0 }) * plain);
-                add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
-                add("experts by token", if moe.picks_by_token { model.vocab_size * u64::from(moe.top_k) * 4 } else { 0 });
-                add("gate of shared experts", if moe.shared_gate { model.hidden_size * plain } else { 0 });
-                let latent = |latent: ExpertLatent| {
-                    linear::resident_bytes(site, latent.format, latent.width, model.hidden_size)
-                        + linear::resident_bytes(site, latent.format, model.hidden_size, latent.width)
-                };
-                add("projections around experts", moe.latent.map_or(0, latent));
-                add("experts", expert_bytes(site, moe, &experts::choose(site, moe)?));
-                if let Some(shared) = &moe.shared {
-                    let compressed = compressed::attention_of(block).is_some();
-                    let width = if compressed { compressed::shared_width(site, shared) } else { site.share(shared.intermediate_size) };
-                    let names = if site.is_gemma4() { NETWORK } else { ["shared gate and up projections", "shared down projection"] };
-                    network(site, shared, width, names, &mut add);
-                }
-            }
+            FeedForward::MixtureOfExperts(moe) => mixture(site, (moe, compressed::attention_of(block).is_some()), &mut add)?,
         }
     }
     for encoder in model.encoders.iter().filter(|_| first && !site.resolved.language_model_only) {
@@ -92,6 +75,30 @@ pub(super) fn resident(site: &Site<'_>, stage: u32) -> Result<Vec<ResidentTensor
 
 /// The matrices of a network that every token passes.
 const NETWORK: [&str; 2] = ["gate and up projections", "down projection"];
+
+/// A router, the experts it picks among and those that every token passes; `compressed` where attention beside them is to compressed tokens.
+fn mixture(site: &Site<'_>, (moe, compressed): (&MixtureOfExperts, bool), add: &mut impl FnMut(&str, u64)) -> Result<(), LoweringError> {
+    let (hidden, plain) = (site.model.hidden_size, site.element_bytes());
+    let router = site.router_format(moe).weights.stored_bytes(moe.experts.into(), hidden);
+    let scales = if moe.router_scales { hidden + u64::from(moe.experts) } else { 0 };
+    add("router", router + (scales + if moe.router_bias { u64::from(moe.experts) } else { 0 }) * plain);
+    add("selection bias", if moe.selection_bias { FormatName::Fp32.stored_bytes(1, moe.experts.into()) } else { 0 });
+    add("experts by token", if moe.picks_by_token { site.model.vocab_size * u64::from(moe.top_k) * 4 } else { 0 });
+    add("gate of shared experts", if moe.shared_gate { hidden * plain } else { 0 });
+    let latent = |latent: ExpertLatent| {
+        linear::resident_bytes(site, latent.format, latent.width, hidden)
+            + linear::resident_bytes(site, latent.format, hidden, latent.width)
+    };
+    add("projections around experts", moe.latent.map_or(0, latent));
+    add("experts", expert_bytes(site, moe, &experts::choose(site, moe)?));
+    if let Some(shared) = &moe.shared {
+        let rows = exchange::own_rows(site);
+        let width = if compressed { compressed::shared_width(site, shared, rows) } else { site.width_over(rows, shared.intermediate_size) };
+        let names = if site.is_gemma4() { NETWORK } else { ["shared gate and up projections", "shared down projection"] };
+        network(site, shared, width, names, add);
+    }
+    Ok(())
+}
 
 fn network(site: &Site<'_>, dense: &DenseFeedForward, width: u64, [up_name, down_name]: [&str; 2], add: &mut impl FnMut(&str, u64)) {
     let (plain, hidden) = (site.element_bytes(), site.model.hidden_size);

@@ -135,3 +135,20 @@ fn tables_of_both_widths_turn_heads_and_steps_are_as_long_as_a_video() {
     let text = Line("gemma-4-26b-a4b", "a100-sxm", "--language-model-only").plan();
     assert_eq!(text.profiling.ranks[0].padded_tokens, 2048);
 }
+
+#[test]
+fn ranks_of_several_cores_keep_every_token_of_theirs_in_front_of_the_experts() {
+    let plan = Line("gemma-4-26b-a4b", "h200", "--tensor-parallel-size 4 --data-parallel-size 2 --enable-expert-parallel").plan();
+    let pieces = layer(&plan, 1);
+    let at = pieces.iter().position(|piece| piece.contains("2816 x 128 ")).expect("a router");
+    let network = pieces[..at].iter().rfind(|piece| piece.starts_with("gemm")).expect("a network");
+    assert_eq!(network, "gemm cublas/linear tokens: 528 x 2816 bf16", "a rank has a quarter of it");
+    let expected = [
+        "gemm cublas/linear tokens: 2816 x 128 bf16",
+        "collective.all_gather nccl/all-gather tokens: 5696 B a row over 2",
+        "moe.experts triton/fused-moe gathered: 8 of 128 (16 here), 2816 x 704 gated true bf16",
+        "collective.reduce_scatter nccl/reduce-scatter tokens: 5632 B a row over 2",
+    ];
+    assert_eq!(pieces[at..at + 4], expected);
+    assert!(plan.layers.iter().all(|piece| piece.rows != RowSet::Split));
+}
