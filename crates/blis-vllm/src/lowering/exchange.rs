@@ -71,7 +71,8 @@ fn picks_inside(site: &Site<'_>, choice: &ExpertsChoice) -> bool {
     choice.kernel == TRTLLM_EXPERTS
         && match choice.format.weights {
             FormatName::Nvfp4 => site.expert_ranks == 1,
-            FormatName::Fp8 | FormatName::Fp8Block | FormatName::Bf16 | FormatName::Fp16 => TokenParts::of(site) == TokenParts::None,
+            FormatName::Fp8 | FormatName::Fp8Block => TokenParts::of(site) == TokenParts::None,
+            FormatName::Bf16 | FormatName::Fp16 => true,
             FormatName::Mxfp4
             | FormatName::Mxfp8
             | FormatName::Fp32

@@ -203,8 +203,8 @@ const INT4: &[Row] = &[
     Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Triton, always, TRITON_EXPERTS) },
 ];
 
-/// Unquantised: Triton first on Hopper, and for the clamped activation that FlashInfer's kernels lack; FlashInfer's CUTLASS last where
-/// engine cores run in lockstep.
+/// Unquantised: Triton first on Hopper, and for the clamped activation that FlashInfer's kernels lack; before CUTLASS's where engine cores
+/// run in lockstep.
 const UNQUANTISED: &[Row] = &[
     Row { backend: None, ..row(MoeBackend::Auto, |site| site.family(9) || site.is_gpt_oss(), TRITON_EXPERTS) },
     Row { multiples: (1, 128), ..row(MoeBackend::FlashinferTrtllm, |site| site.family(10) && silu(site), TRTLLM_EXPERTS) },

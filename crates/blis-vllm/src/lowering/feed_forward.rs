@@ -122,10 +122,10 @@ impl Pass<'_> {
             let shape = PrimitiveShape::Stream { bytes_per_row: site.element_bytes() * (width + padded) };
             self.push(Primitive::Activation, elementwise::pad(site), shape, exchange.own, RowRange::ALL);
         }
-        self.dispatched(exchange);
         if site.is_llama4() {
-            self.weigh_inputs(kernel, exchange.at_experts);
+            self.weigh_inputs(kernel, exchange.own);
         }
+        self.dispatched(exchange);
         self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
         let row = site.element_bytes() * output;
         self.combined(exchange, row);

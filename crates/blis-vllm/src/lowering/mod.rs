@@ -2,9 +2,9 @@
 //!
 //! Upstream decides on kernels while it builds the model, layer by layer; here each decision is a table of rows tried in order, one
 //! file per primitive: [`linear`], [`experts`], [`attention`], [`latent`], [`recurrent`], [`mamba2`], [`llama4`], [`gemma4`],
-//! [`collective`], [`exchange`], [`elementwise`]. Their answers become the layers of
-//! one forward pass ([`pass`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers the engine keeps
-//! ([`buffers`]). The names of kernels stand in [`names`].
+//! [`collective`], [`exchange`], [`elementwise`]. Their answers become the layers of one forward pass ([`pass`], [`feed_forward`]), over
+//! parts of the tokens where ranks divide them ([`parts`]), the weights after fusing, sharding and padding ([`weights`]) and the buffers
+//! the engine keeps ([`buffers`]). The names of kernels stand in [`names`].
 //!
 //! What comes out is partial: it has no KV budget yet, because that is sized from the memory this plan takes.
 //!

@@ -65,6 +65,8 @@ fn experts_run_on_the_first_backend_that_supports_them_or_on_the_one_asked_for()
             (Line("minimax-m2.5", "h200", "--enable-expert-parallel"), "triton/fused-moe fp8_block"),
             (Line("minimax-m2.5", "b200", "--tensor-parallel-size 2 --enable-expert-parallel"), "flashinfer/trtllm-gen-moe fp8_block"),
             (Line("minimax-m2.5-nvfp4", "b200", "--tensor-parallel-size 4"), "flashinfer/trtllm-gen-moe nvfp4"),
+            (Line("minimax-m3", "b200", "--tensor-parallel-size 4"), "flashinfer/cutlass-moe bf16"),
+            (Line("minimax-m3", "b200", "--tensor-parallel-size 4 --data-parallel-size 2"), "triton/fused-moe bf16"),
         ],
     );
 }

@@ -44,6 +44,11 @@ fn a_router_weighs_what_experts_read_in_kernels_of_their_own_where_experts_do_no
     assert_eq!(hopper.len(), 5 + 1, "{hopper:?}");
     assert_eq!(hopper[4], "activation torch/elementwise tokens: 20480 B a row");
     assert_eq!(hopper[5], "moe.experts triton/fused-moe tokens: 1 of 16 (16 here), 5120 x 1024 gated true bf16");
+    // Rows are weighed before they travel to the experts of other engine cores.
+    let two = Line("llama-4-scout", "h100", "--tensor-parallel-size 4 --data-parallel-size 2 --max-model-len 131072").plan();
+    let two = layer(&two, 0);
+    let at = two.iter().position(|piece| piece.starts_with("collective.all_gather")).unwrap();
+    assert_eq!(two[at - 1], "activation torch/elementwise tokens: 20480 B a row", "{two:#?}");
     let blackwell = weighing("b200");
     assert_eq!(blackwell, ["moe.experts flashinfer/trtllm-gen-moe tokens: 1 of 16 (16 here), 5120 x 1024 gated true bf16"]);
 }

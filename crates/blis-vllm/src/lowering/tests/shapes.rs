@@ -163,6 +163,9 @@ fn tensor_parallel_ranks_of_cores_in_lockstep_take_parts_of_the_tokens_where_the
             "norm inductor/fused tokens: 16384 B a row",
         ]
     );
+    // A kernel for 16 bits picks from parts too: 128 scores of a row travel with it.
+    let picking = around_experts(Line("qwen3-30b-a3b", "b200", arguments));
+    assert_eq!(picking[0], "collective.all_gather nccl/all-gather split: 4352 B a row over 4");
     let whole = around_experts(Line("minimax-m2.5", "b200", arguments));
     assert!(whole[0].starts_with("collective.all_gather nccl/all-gather tokens:") && whole[0].ends_with("over 2"), "{}", whole[0]);
     assert!(whole[3].starts_with("collective.all_reduce"), "{}", whole[3]);
