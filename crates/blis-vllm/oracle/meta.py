@@ -129,7 +129,7 @@ class Ranks:
 class Group:
     """Upstream's coordinator of a group, seen from its first rank; a collective hands back the shape it would."""
 
-    device_communicator = mq_broadcaster = None
+    device_communicator = mq_broadcaster = listener = None
     use_message_queue_broadcaster = False
     rank = rank_in_group = local_rank = first_rank = 0
     is_first_rank = True
@@ -144,13 +144,21 @@ class Group:
         return tensor
 
     def all_gather(self, tensor, dim=-1):
+        self.hear("all_gather", tensor, dim)
         return torch.cat([tensor] * self.world_size, dim)
 
     def gather(self, tensor, dst=0, dim=-1):
         return self.all_gather(tensor, dim)
 
     def reduce_scatter(self, tensor, dim=-1):
-        return tensor.chunk(self.world_size, dim)[0]
+        part = tensor.chunk(self.world_size, dim)[0]
+        self.hear("reduce_scatter", part, dim)
+        return part
+
+    def hear(self, name: str, part, dim: int) -> None:
+        """Passes on what this rank gives to a concatenation of rows, or keeps of their sum."""
+        if dim == 0 and Group.listener is not None:
+            Group.listener(f"{self.unique_name}.{name}", part.shape[0], part.shape[-1])
 
 
 def _properties(device=None):

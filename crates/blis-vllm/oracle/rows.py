@@ -1,9 +1,10 @@
 """What a forward pass multiplies: rows.py --configs DIR [--out rows.json]
 
-Runs upstream's own forward functions of twelve models on meta tensors, for steps of 16 decodes and one piece of a prompt,
+Runs upstream's own forward functions of thirteen models on meta tensors, for steps of 16 decodes and one piece of a prompt,
 padded to a captured size, and notes every call of a linear layer and of a mixture of experts: rows, outputs, inputs, and how
-many layers call alike. The layers' own arithmetic is not run; what each hands back is a tensor of the shape it would. OPAQUE says how calls are
-counted that hide products of their own.
+many layers call alike; where the ranks of an engine core divide its tokens, also what they gather and scatter. The layers' own
+arithmetic is not run; what each hands back is a tensor of the shape it would. OPAQUE says how calls are counted that hide
+products of their own.
 """
 
 import argparse
@@ -47,11 +48,21 @@ CASES = [
     ("gemma-4-26b-a4b", "h200", 4),
     ("gemma-4-31b-it-nvfp4", "b200", 2),
 ]
-# 16 decodes and 200 or 496 tokens of a prompt, padded to the next captured size; one row of each request is sampled.
+# Four ranks in each of two engine cores that share experts whole; those of Gemma 4 keep every token.
+DIVIDED = [
+    ("deepseek-v3", "h200"),
+    ("kimi-k2.5", "h200"),
+    ("qwen3-30b-a3b", "h200"),
+    ("llama-4-scout", "h200"),
+    ("nemotron-3-super-120b-a12b", "b200"),
+    ("gemma-4-26b-a4b", "h200"),
+]
+# 16 decodes and 200 or 496 tokens of a prompt, padded to the next captured size; one row of each request is sampled. Where four ranks divide
+# the tokens, four times as many.
 TOKENS, SAMPLED = (224, 512), 17
 OPAQUE = {
     "shared experts": "called beside the others as any network; up to 256 rows on a stream of their own",
-    "experts": "rows are tokens times experts per token, whichever rank holds them; two products, gate and up projections as one",
+    "experts": "rows are tokens of every engine core times experts per token, whichever rank holds them; two products, gate and up projections as one",
     "attention": "no product with weights",
     "latent attention": "the up-projection of keys and values runs inside: for a prompt over its tokens and those cached before them, "
     "for decodes as two batched products over heads",
@@ -93,6 +104,10 @@ class Count:
     def _note(self, name: str, rows: int, outputs: int, inputs: int) -> None:
         self.rows.append([name, rows, outputs, inputs])
 
+    def hear(self, name: str, rows: int, width: int) -> None:
+        """A collective over rows: what this rank gives or keeps."""
+        self._note(name, rows, width, 0)
+
     def _linear(self, name, layer):
         def forward(x, *rest):
             outputs = getattr(layer, "output_size_per_partition", layer.output_size)
@@ -111,7 +126,7 @@ class Count:
             if layer.routed_input_transform is not None:
                 hidden_states = layer.routed_input_transform(hidden_states)[0]
             config = layer.moe_config
-            pairs = hidden_states.shape[0] * config.experts_per_token
+            pairs = hidden_states.shape[0] * config.dp_size * config.sp_size * config.experts_per_token
             gated = 2 if config.is_act_and_mul else 1
             width = config.intermediate_size_per_partition
             self._note(f"{name}.up", pairs, gated * width, config.hidden_dim)
@@ -137,10 +152,11 @@ class Count:
         return hidden_states.new_empty((hidden_states.shape[0], outputs))
 
 
-def record(name: str, gpu: str, ranks: int, tokens: int, configs: Path) -> dict:
-    arguments = {"tensor_parallel_size": ranks, "enforce_eager": True}
+def record(name: str, gpu: str, ranks: int, cores: int, tokens: int, configs: Path) -> dict:
+    arguments = {"tensor_parallel_size": ranks, "data_parallel_size": cores, "enable_expert_parallel": cores > 1, "enforce_eager": True}
     config, module = meta.build(weights.vendor_files(name, configs), arguments, gpu)
     count = Count(module)
+    meta.Group.listener = count.hear
     with set_current_vllm_config(config), set_forward_context(None, config), torch.device("meta"), meta.ToMeta(), Unrun():
         ids = torch.empty(tokens, dtype=torch.int64)
         hidden = module(ids, ids.clone())
@@ -150,7 +166,7 @@ def record(name: str, gpu: str, ranks: int, tokens: int, configs: Path) -> dict:
     for layer, *product in count.rows:
         key = (re.sub(r"\.\d+(?=\.|$)", "", layer), *product)
         merged[key] = merged.get(key, 0) + 1
-    return {"model": name, "gpu": gpu, "ranks": ranks, "tokens": tokens, "rows": [[*key, calls] for key, calls in merged.items()]}
+    return {"model": name, "gpu": gpu, "ranks": ranks, "cores": cores, "tokens": tokens, "rows": [[*key, calls] for key, calls in merged.items()]}
 
 
 def main() -> int:
@@ -161,7 +177,8 @@ def main() -> int:
     print(f"{mocks.verify_wheel()} upstream files are as released", flush=True)
     meta.install()
     cases, failed = [], []
-    for case in [(*case, tokens) for case in CASES for tokens in TOKENS]:
+    whole = [(*case, 1, tokens) for case in CASES for tokens in TOKENS]
+    for case in whole + [(*case, 4, 2, 4 * tokens) for case in DIVIDED for tokens in TOKENS]:
         try:
             cases.append(recording.apart(record, *case, options.configs))
         except RuntimeError as error:
