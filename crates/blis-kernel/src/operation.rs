@@ -188,9 +188,12 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
 fn format_label(shape: &PrimitiveShape) -> Option<String> {
     match shape {
         PrimitiveShape::Gemm { format, .. } | PrimitiveShape::BatchedGemm { format, .. } | PrimitiveShape::Moe { format, .. } => {
-            Some(format.label())
+            let MatmulFormat { weights, activations } = *format;
+            Some(MatmulFormat { weights: priced_as(weights), activations: priced_as(activations) }.label())
         }
-        PrimitiveShape::Attention { kv_format: format, .. } | PrimitiveShape::Latent { format, .. } => Some(format.as_str().to_owned()),
+        PrimitiveShape::Attention { kv_format: format, .. } | PrimitiveShape::Latent { format, .. } => {
+            Some(priced_as(*format).as_str().to_owned())
+        }
         PrimitiveShape::Traffic { .. }
         | PrimitiveShape::Gathered { .. }
         | PrimitiveShape::Scores { .. }
@@ -199,6 +202,14 @@ fn format_label(shape: &PrimitiveShape) -> Option<String> {
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => None,
+    }
+}
+
+/// The format whose coefficients price another: both kinds of 16-bit floats move the same bytes and multiply at the same rate.
+const fn priced_as(format: FormatName) -> FormatName {
+    match format {
+        FormatName::Fp16 => FormatName::Bf16,
+        other => other,
     }
 }
 

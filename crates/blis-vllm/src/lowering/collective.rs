@@ -5,8 +5,8 @@
 //!
 //! Upstream asks its communicators in turn whether they take a tensor of that size; the answers become ranges of rows. FlashInfer's
 //! workspace is taken to hold what it was sized for. Over several nodes vLLM's own kernel is out, FlashInfer's and symmetric memory
-//! need links that join them, and NCCL is left where there are none. Left out: links other than NVLink, and that vLLM's own kernel
-//! still serves two ranks on two nodes of one domain.
+//! need links that join them, and NCCL is left where there are none. Links no faster than the one to the host are taken for that one.
+//! Left out: that vLLM's own kernel still serves two ranks on two nodes of one domain.
 
 use blis_contracts::plan::RowRange;
 
@@ -207,9 +207,10 @@ fn uses_symmetric(site: &Site<'_>) -> bool {
     site.resolved.kernels.allreduce_use_symm_mem && !site.crosses_domains()
 }
 
-/// Whether vLLM's own communicator serves the ranks.
+/// Whether vLLM's own communicator serves the ranks. Accelerators that reach each other over PCIe alone it serves in pairs.
 fn custom_serves(site: &Site<'_>) -> bool {
-    !site.resolved.kernels.disable_custom_all_reduce && !site.crosses_nodes() && CUSTOM_RANKS.contains(&site.ranks)
+    let joined = site.ranks == 2 || site.chip.link_bandwidth.value > site.chip.host_bandwidth.value;
+    !site.resolved.kernels.disable_custom_all_reduce && !site.crosses_nodes() && CUSTOM_RANKS.contains(&site.ranks) && joined
 }
 
 /// The greatest size vLLM's all-reduce takes: below its buffer, and below the table's limit where symmetric memory may take over.

@@ -292,6 +292,11 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
         | FormatName::Int4Group128
         | FormatName::Int8 => moe.expert_format.activations,
     };
+    // Weights that are not quantised are loaded in the type of the activations.
+    let weights = match moe.expert_format.weights {
+        FormatName::Bf16 | FormatName::Fp16 => site.dtype(),
+        quantised => quantised,
+    };
     let width = stream_width(site, moe);
     let hidden = width.next_multiple_of(row.multiples.0);
     let padded = hidden != width;
@@ -299,7 +304,7 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
     ExpertsChoice {
         kernel: row.kernel,
-        format: MatmulFormat { weights: moe.expert_format.weights, activations: row.activations.unwrap_or(usual) },
+        format: MatmulFormat { weights, activations: row.activations.unwrap_or(usual) },
         hidden,
         intermediate: site.expert_width(moe).next_multiple_of(width_multiple(site, moe, row)),
         storage: row.storage,

@@ -159,7 +159,7 @@ const DEEPGEMM_FROM_ROWS: u32 = 32;
 /// Chooses the kernels of a matrix.
 pub(super) fn choose(site: &Site<'_>, what: &'static str, matrix: Matrix) -> Result<LinearChoice, LoweringError> {
     let table = match matrix.format.weights {
-        FormatName::Bf16 | FormatName::Fp16 => return Ok(unquantised(site, matrix)),
+        FormatName::Bf16 | FormatName::Fp16 => return Ok(unquantised(site)),
         FormatName::Fp32 => return Ok(wide(site, matrix)),
         FormatName::Fp8 => FP8,
         FormatName::Fp8Block => FP8_BLOCK,
@@ -204,10 +204,11 @@ pub(super) fn resident_bytes(site: &Site<'_>, format: MatmulFormat, columns: u64
 }
 
 /// upstream: vllm `model_executor/layers/utils.py::dispatch_unquantized_gemm`
-fn unquantised(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
+fn unquantised(site: &Site<'_>) -> LinearChoice {
     let cutedsl = site.resolved.kernels.linear_backend == LinearBackend::FlashinferCutedsl && site.family(10);
     let kernel = if cutedsl { FLASHINFER_CUTEDSL_BF16 } else { CUBLAS_LINEAR };
-    let format = MatmulFormat { weights: matrix.format.weights, activations: site.dtype() };
+    // Weights are loaded in the type of the activations.
+    let format = MatmulFormat { weights: site.dtype(), activations: site.dtype() };
     LinearChoice { kernels: vec![(RowRange::ALL, kernel)], format }
 }
 

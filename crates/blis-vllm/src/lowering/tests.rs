@@ -39,6 +39,7 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("hardware/b300"),
     catalog!("hardware/gb200-nvl72"),
     catalog!("hardware/a100-sxm"),
+    catalog!("hardware/l40s"),
     catalog!("hardware/rtx-pro-6000"),
     catalog!("models/deepseek-v4-flash/graph"),
     catalog!("models/deepseek-v4-pro/graph"),

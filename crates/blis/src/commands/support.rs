@@ -59,6 +59,20 @@ struct Deployment {
     flags: String,
 }
 
+impl Deployment {
+    /// The width has a flag of its own, which a second statement of it would overrule without a word.
+    fn check_width(&self) -> Result<(), Failure> {
+        let states = |word: &&str| {
+            let name = word.split('=').next().unwrap_or(word).replace('_', "-");
+            name == "-tp" || name == "--tensor-parallel-size"
+        };
+        match self.flags.split_whitespace().find(states) {
+            Some(word) => Err(Failure::input(format!("--flags states {word}; leave it out there and state --tp RANKS"), None)),
+            None => Ok(()),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args) -> Outcome {
     let world = args.data.world()?;
     let models: Vec<String> = match &args.model {
@@ -75,6 +89,7 @@ pub(super) fn onboard(args: &OnboardArgs) -> Outcome {
 }
 
 fn answer(world: &World, models: &[String], chip: Option<&str>, deployment: &Deployment) -> Outcome {
+    deployment.check_width()?;
     match (models, chip) {
         ([model], Some(chip)) => one(world, model, chip, deployment),
         (models, chip) => {

@@ -125,6 +125,8 @@ fn support_says_where_a_model_starts_and_by_which_kernels() {
     assert!(flags.contains("marlin/moe") && !one.contains("marlin/moe"), "{flags}");
     let never = stdout("support_never", &["support", "llama-3.1-405b-instruct", "l40s", "--tp", "8"]);
     assert!(never.contains("CUDA out of memory"), "{never}");
+    let twice = refusal("support_twice", &["support", "qwen3-8b", "h100", "--flags", "-tp 2"]);
+    assert!(twice.contains("--flags states -tp; leave it out there and state --tp RANKS"), "{twice}");
     assert!(refusal("support_unknown", &["support", "gpt-oss-12b"]).contains("did you mean `gpt-oss-120b`?"));
     assert!(refusal("support_chip", &["support", "qwen3-8b", "h10"]).contains("did you mean `h100`?"));
 }

@@ -1,5 +1,6 @@
 //! Which kernels upstream's rules pick, by model, chip and arguments.
 
+use blis_contracts::format::FormatName;
 use blis_contracts::plan::Primitive;
 use serde_json::{Value, json};
 
@@ -148,6 +149,9 @@ fn sums_over_ranks_go_to_the_first_communicator_that_takes_their_size() {
                 "flashinfer/all-reduce, vllm-csrc/custom-all-reduce, torch/symmetric-memory, nccl/all-reduce",
             ),
             (Line("llama-3.1-8b-instruct", "h200", &plain("")), "vllm-csrc/custom-all-reduce, torch/symmetric-memory, nccl/all-reduce"),
+            (Line("llama-3.1-8b-instruct", "l40s", "-tp 2"), "vllm-csrc/custom-all-reduce, nccl/all-reduce"),
+            (Line("llama-3.1-8b-instruct", "l40s", &plain("")), "nccl/all-reduce"),
+            (Line("llama-3.1-8b-instruct", "rtx-pro-6000", &plain("")), "nccl/all-reduce"),
             (Line("llama-3.1-8b-instruct", "h200", &plain("--disable-custom-all-reduce")), "torch/symmetric-memory, nccl/all-reduce"),
             (Line("llama-3.1-8b-instruct", "h200", &plain("--disable-custom-all-reduce VLLM_ALLREDUCE_USE_SYMM_MEM=0")), "nccl/all-reduce"),
         ],
@@ -200,4 +204,13 @@ fn the_list_of_kernels_is_in_step_with_the_tables() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), KERNELS.len(), "a kernel is listed twice");
+}
+
+#[test]
+fn weights_that_are_not_quantised_are_loaded_in_the_type_of_the_activations() {
+    for piece in Line("qwen3-30b-a3b", "h200", "-tp 2 --dtype float16").lower().unwrap().layers {
+        if let PrimitiveShape::Gemm { format, .. } | PrimitiveShape::Moe { format, .. } = piece.shape {
+            assert_eq!((format.weights, format.activations), (FormatName::Fp16, FormatName::Fp16), "{:?}", piece.kernel);
+        }
+    }
 }
