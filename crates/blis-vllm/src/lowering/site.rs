@@ -86,7 +86,7 @@ impl<'a> Site<'a> {
                 Attention::GroupedQuery(attention) => {
                     site.check_width("a number of query heads", attention.query_heads.into())?;
                     if attention.qk_norm_spans_heads && site.crosses_nodes() {
-                        let reason = "has norms over all heads, whose ranks exchange sums within one node,".to_owned();
+                        let reason = "has norms over all heads, whose ranks exchange sums within one node".to_owned();
                         let instead = "lower --tensor-parallel-size to the chips of one node";
                         return Err(LoweringError::NotModelled { model: model.name.clone(), reason, instead });
                     }
