@@ -164,17 +164,22 @@ pub struct PriceRow {
     pub ns: f64,
 }
 
-/// One step's price by primitive, kernels first by their order in the plan, then the host.
-pub fn price(rows: &[PriceRow], estimate: &StepEstimate) -> String {
+/// One step's price by primitive, kernels first by their order in the plan, then the host; and the times of its parts, the
+/// accelerator's for each stage of the pipeline. The host works on a step once.
+pub fn price(rows: &[PriceRow], first: &StepEstimate, later: &[StepEstimate]) -> String {
     let mut total = Grid::headless(&["", ">"]);
-    for (name, ns) in [
-        ("host before the launch", estimate.before_ns),
-        ("launch", estimate.launch_ns),
-        ("accelerator", estimate.device_ns),
-        ("host after the step", estimate.after_ns),
-    ] {
-        total.row([name, &nanoseconds(ns)]);
+    total.row(["host before the launch", &nanoseconds(first.before_ns)]);
+    total.row(["launch", &nanoseconds(first.launch_ns)]);
+    if later.is_empty() {
+        total.row(["accelerator", &nanoseconds(first.device_ns)]);
+    } else {
+        let stages: Vec<f64> = std::iter::once(first).chain(later).map(|stage| stage.device_ns).collect();
+        for (stage, &ns) in (1..).zip(&stages) {
+            total.row([format!("accelerator of stage {stage}"), nanoseconds(ns)]);
+        }
+        total.row(["all stages, one after the other", &nanoseconds(stages.iter().sum())]);
     }
+    total.row(["host after the step", &nanoseconds(first.after_ns)]);
     lines(rows) + "\n" + &total.print()
 }
 

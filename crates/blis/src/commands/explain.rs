@@ -42,9 +42,9 @@ pub(super) fn run(args: &Args) -> Outcome {
         section("KV cache", &kv(&prepared)),
     ];
     for step in &args.steps {
-        let (rows, estimate) = price(&mut prepared, step);
+        let (rows, first, later) = price(&mut prepared, step);
         let beyond = step.beyond(prepared.engine.scheduler_config()).unwrap_or_default();
-        sections.push(section(&format!("A step of {step}"), &(explain::price(&rows, &estimate) + &beyond)));
+        sections.push(section(&format!("A step of {step}"), &(explain::price(&rows, &first, &later) + &beyond)));
     }
     sections.retain(|section| !section.is_empty());
     print(&sections.join("\n"))
@@ -74,12 +74,15 @@ fn kv(prepared: &Prepared) -> String {
     grid.print() + &explain::kv_groups(prepared.plan())
 }
 
-fn price(prepared: &mut Prepared, step: &StepText) -> (Vec<PriceRow>, StepEstimate) {
+/// The lines of a step's price, and its times in the first stage and in the later ones.
+fn price(prepared: &mut Prepared, step: &StepText) -> (Vec<PriceRow>, StepEstimate, Vec<StepEstimate>) {
     let shape = step.launched(prepared);
     let plan = prepared.engine.plan_id();
-    let estimate = prepared.environment.price(plan, &shape);
+    let first = prepared.environment.price(plan, &shape);
+    let stages = 1..prepared.plan().layout.pipeline;
+    let later = stages.map(|stage| prepared.environment.price(plan, &StepShape { stage, ..shape.clone() })).collect();
     let lines = prepared.environment.plan(plan).explain(&shape);
-    (lines.into_iter().map(row).collect(), estimate)
+    (lines.into_iter().map(row).collect(), first, later)
 }
 
 /// A line of a price as the table shows it.

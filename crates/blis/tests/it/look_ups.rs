@@ -219,3 +219,20 @@ fn explain_shows_the_kernel_of_the_step_and_the_others_on_request() {
     assert!(chosen < all && told && !told_all, "{chosen} of {all}");
     assert!(shown(&["--step", "decode=16@1000", "--step", "prefill=8000@0"]).0 > chosen, "another size has another kernel");
 }
+
+#[test]
+fn explain_tells_the_stages_of_a_step_apart() {
+    let two = "command: \"vllm serve meta-llama/Llama-3.1-8B-Instruct --pipeline-parallel-size 2 --max-model-len 4096\"";
+    let one = "command: \"vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 4096\"";
+    let bench = Bench::new("stages", &CHAT.replace(one, two));
+    let output = bench.blis(&["explain", "scenario.yaml", "--step", "decode=16@1000"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let time = |of: &str| {
+        let line = text.lines().find(|line| line.starts_with(of)).unwrap_or_else(|| panic!("{of}: {text}"));
+        let mut words = line[of.len()..].split_whitespace();
+        let number: f64 = words.next().unwrap().parse().unwrap();
+        if words.next() == Some("us") { number / 1e3 } else { number }
+    };
+    let (first, second, all) = (time("accelerator of stage 1"), time("accelerator of stage 2"), time("all stages, one after the other"));
+    assert!(first > 1.0 && second > 1.0 && (first + second - all).abs() < 0.02, "{first} and {second} ms make {all} ms");
+}
