@@ -206,11 +206,8 @@ fn format_label(shape: &PrimitiveShape) -> Option<String> {
 }
 
 /// The format whose coefficients price another: both kinds of 16-bit floats move the same bytes and multiply at the same rate.
-const fn priced_as(format: FormatName) -> FormatName {
-    match format {
-        FormatName::Fp16 => FormatName::Bf16,
-        other => other,
-    }
+fn priced_as(format: FormatName) -> FormatName {
+    if format == FormatName::Fp16 { FormatName::Bf16 } else { format }
 }
 
 /// Elements of the states that a recurrence's coefficients count in.

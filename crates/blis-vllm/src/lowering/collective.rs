@@ -207,7 +207,7 @@ fn uses_symmetric(site: &Site<'_>) -> bool {
     site.resolved.kernels.allreduce_use_symm_mem && !site.crosses_domains()
 }
 
-/// Whether vLLM's own communicator serves the ranks. Accelerators that reach each other over PCIe alone it serves in pairs.
+/// Whether vLLM's own communicator serves the ranks. Accelerators that reach each other over `PCIe` alone it serves in pairs.
 fn custom_serves(site: &Site<'_>) -> bool {
     let joined = site.ranks == 2 || site.chip.link_bandwidth.value > site.chip.host_bandwidth.value;
     !site.resolved.kernels.disable_custom_all_reduce && !site.crosses_nodes() && CUSTOM_RANKS.contains(&site.ranks) && joined

@@ -293,10 +293,8 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
         | FormatName::Int8 => moe.expert_format.activations,
     };
     // Weights that are not quantised are loaded in the type of the activations.
-    let weights = match moe.expert_format.weights {
-        FormatName::Bf16 | FormatName::Fp16 => site.dtype(),
-        quantised => quantised,
-    };
+    let stored = moe.expert_format.weights;
+    let weights = if matches!(stored, FormatName::Bf16 | FormatName::Fp16) { site.dtype() } else { stored };
     let width = stream_width(site, moe);
     let hidden = width.next_multiple_of(row.multiples.0);
     let padded = hidden != width;
