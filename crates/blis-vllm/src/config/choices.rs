@@ -231,12 +231,30 @@ choice! {
     }
 }
 
+/// A backend of attention to the tokens that an indexer picks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SparseBackend {
+    /// FlashMLA's.
+    FlashMla,
+    /// FlashInfer's.
+    Flashinfer,
+    /// FlashInfer's on consumer Blackwell.
+    FlashinferSm120,
+    /// FlashInfer's on Hopper.
+    FlashinferSm90,
+    /// FlashAttention's.
+    FlashAttn,
+}
+
 impl AttentionBackend {
-    /// Whether it stores an entry as 8-bit floats with scales and a part in 16 bits, whatever the line calls that.
-    pub const fn packs_entries(self, kv_cache_dtype: KvCacheDtype) -> bool {
+    /// Which of the backends of attention to picked tokens it is; none of the others.
+    pub const fn sparse(self) -> Option<SparseBackend> {
         match self {
-            Self::FlashMlaSparse => kv_cache_dtype.is_quantized(),
-            Self::FlashinferMlaSparseSm120 => true,
+            Self::FlashMlaSparse => Some(SparseBackend::FlashMla),
+            Self::FlashinferMlaSparse => Some(SparseBackend::Flashinfer),
+            Self::FlashinferMlaSparseSm120 => Some(SparseBackend::FlashinferSm120),
+            Self::FlashinferMlaSparseSm90 => Some(SparseBackend::FlashinferSm90),
+            Self::FlashAttnMlaSparse => Some(SparseBackend::FlashAttn),
             Self::FlashAttn
             | Self::Flashinfer
             | Self::TritonAttn
@@ -249,10 +267,16 @@ impl AttentionBackend {
             | Self::FlashAttnMla
             | Self::FlashMla
             | Self::TritonMla
-            | Self::FlashMlaSparseDsv4
-            | Self::FlashinferMlaSparse
-            | Self::FlashinferMlaSparseSm90
-            | Self::FlashAttnMlaSparse => false,
+            | Self::FlashMlaSparseDsv4 => None,
+        }
+    }
+
+    /// Whether it stores an entry as 8-bit floats with scales and a part in 16 bits, whatever the line calls that.
+    pub const fn packs_entries(self, kv_cache_dtype: KvCacheDtype) -> bool {
+        match self.sparse() {
+            Some(SparseBackend::FlashMla) => kv_cache_dtype.is_quantized(),
+            Some(SparseBackend::FlashinferSm120) => true,
+            Some(SparseBackend::Flashinfer | SparseBackend::FlashinferSm90 | SparseBackend::FlashAttn) | None => false,
         }
     }
 }

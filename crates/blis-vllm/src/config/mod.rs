@@ -27,6 +27,7 @@ mod value;
 pub use choices::{
     AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
     LinearBackend, MambaCacheMode, MambaDtype, MatmulPrecision, MlaPrefillBackend, MoeBackend, MsaDecodeBackend, SchedulingPolicy,
+    SparseBackend,
 };
 pub use error::{ConfigError, Place};
 pub use former_defaults::release_after;

@@ -34,7 +34,7 @@ use super::names::{
 };
 use super::pass::{Pass, Sum};
 use super::site::Site;
-use crate::config::AttentionBackend;
+use crate::config::SparseBackend;
 
 /// Bytes of an entry in 8 bits: 512 elements, four scales in 32 bits, 64 elements in 16.
 const PACKED_BYTES: u64 = 656;
@@ -87,30 +87,11 @@ pub(super) fn dense_prompts(site: &Site<'_>) -> Option<DensePrompts> {
         16 | 32 => 128,
         _ => 256,
     };
-    let generates_to = match site.resolved.attention.backend {
-        AttentionBackend::FlashMlaSparse => {
-            if site.family(10) {
-                blackwell
-            } else {
-                hopper
-            }
-        }
-        AttentionBackend::FlashAttnMlaSparse => hopper,
-        AttentionBackend::FlashinferMlaSparse | AttentionBackend::FlashinferMlaSparseSm90 => blackwell,
-        AttentionBackend::FlashAttn
-        | AttentionBackend::TritonFlashAttn
-        | AttentionBackend::TritonFlashinfer
-        | AttentionBackend::Flashinfer
-        | AttentionBackend::TritonAttn
-        | AttentionBackend::FlexAttention
-        | AttentionBackend::FlashinferMla
-        | AttentionBackend::TokenspeedMla
-        | AttentionBackend::CutlassMla
-        | AttentionBackend::FlashAttnMla
-        | AttentionBackend::FlashMla
-        | AttentionBackend::TritonMla
-        | AttentionBackend::FlashMlaSparseDsv4
-        | AttentionBackend::FlashinferMlaSparseSm120 => return None,
+    let generates_to = match site.resolved.attention.backend.sparse()? {
+        SparseBackend::FlashMla if site.family(10) => blackwell,
+        SparseBackend::FlashMla | SparseBackend::FlashAttn => hopper,
+        SparseBackend::Flashinfer | SparseBackend::FlashinferSm90 => blackwell,
+        SparseBackend::FlashinferSm120 => return None,
     };
     Some(DensePrompts { generates_to, ends_within: selection.top_k })
 }
@@ -162,28 +143,13 @@ pub(super) fn workspace_bytes(site: &Site<'_>) -> Vec<(&'static str, u64)> {
     let heads = site.share(attention.query_heads.into());
     let padded = heads.next_multiple_of(KERNEL_HEADS.into());
     let (rank, element) = (u64::from(attention.kv_rank), site.element_bytes());
-    let queries = match site.resolved.attention.backend {
-        AttentionBackend::FlashMlaSparse if site.resolved.cache.kv_cache_dtype.is_quantized() => {
+    let queries = match site.resolved.attention.backend.sparse() {
+        Some(SparseBackend::FlashMla) if site.resolved.cache.kv_cache_dtype.is_quantized() => {
             lengths * length * wide + tokens * ((heads + padded) * wide + (padded + heads) * rank * element)
         }
-        AttentionBackend::FlashMlaSparse => tokens * padded * wide,
-        AttentionBackend::FlashAttn
-        | AttentionBackend::Flashinfer
-        | AttentionBackend::TritonAttn
-        | AttentionBackend::FlexAttention
-        | AttentionBackend::TritonFlashAttn
-        | AttentionBackend::TritonFlashinfer
-        | AttentionBackend::FlashinferMla
-        | AttentionBackend::TokenspeedMla
-        | AttentionBackend::CutlassMla
-        | AttentionBackend::FlashAttnMla
-        | AttentionBackend::FlashMla
-        | AttentionBackend::TritonMla
-        | AttentionBackend::FlashMlaSparseDsv4
-        | AttentionBackend::FlashinferMlaSparse
-        | AttentionBackend::FlashinferMlaSparseSm120
-        | AttentionBackend::FlashinferMlaSparseSm90
-        | AttentionBackend::FlashAttnMlaSparse => 0,
+        Some(SparseBackend::FlashMla) => tokens * padded * wide,
+        Some(SparseBackend::Flashinfer | SparseBackend::FlashinferSm120 | SparseBackend::FlashinferSm90 | SparseBackend::FlashAttn)
+        | None => 0,
     };
     vec![
         ("picked tokens", tokens * u64::from(selection.top_k) * 4),
@@ -211,8 +177,9 @@ fn attends(site: &Site<'_>, attention: &LatentAttention) -> (Attends, Attends) {
     let of = |kernel, heads, multiplied| Attends { kernel, heads, entry_bytes: stored, multiplied, widens: false };
     let padded = heads.next_multiple_of(KERNEL_HEADS);
     let both = |attends| (attends, attends);
-    match site.resolved.attention.backend {
-        AttentionBackend::FlashMlaSparse if quantised => {
+    let backend = site.resolved.attention.backend.sparse().expect("attention to picked tokens resolves to one of its backends");
+    match backend {
+        SparseBackend::FlashMla if quantised => {
             let as_cached = of(FLASHMLA_SPARSE_MLA_FP8, padded, plain);
             let widened = Attends {
                 entry_bytes: plain.stored_bytes(1, attention.cached().into()),
@@ -221,24 +188,11 @@ fn attends(site: &Site<'_>, attention: &LatentAttention) -> (Attends, Attends) {
             };
             (if heads < WIDENED_FROM_HEADS { as_cached } else { widened }, as_cached)
         }
-        AttentionBackend::FlashMlaSparse => both(of(FLASHMLA_SPARSE_MLA, padded, plain)),
-        AttentionBackend::FlashinferMlaSparse => both(of(TRTLLM_SPARSE_MLA, heads, if quantised { FormatName::Fp8 } else { plain })),
-        AttentionBackend::FlashinferMlaSparseSm120 => both(of(FLASHINFER_SPARSE_MLA_SM120, heads, plain)),
-        AttentionBackend::FlashinferMlaSparseSm90 => both(of(FLASHINFER_SPARSE_MLA_SM90, heads, plain)),
-        AttentionBackend::FlashAttnMlaSparse => both(of(FLASH_ATTN_SPARSE_MLA, heads, plain)),
-        AttentionBackend::FlashAttn
-        | AttentionBackend::Flashinfer
-        | AttentionBackend::TritonAttn
-        | AttentionBackend::FlexAttention
-        | AttentionBackend::TritonFlashAttn
-        | AttentionBackend::TritonFlashinfer
-        | AttentionBackend::FlashinferMla
-        | AttentionBackend::TokenspeedMla
-        | AttentionBackend::CutlassMla
-        | AttentionBackend::FlashAttnMla
-        | AttentionBackend::FlashMla
-        | AttentionBackend::TritonMla
-        | AttentionBackend::FlashMlaSparseDsv4 => unreachable!("no configuration resolves to it for attention to picked tokens"),
+        SparseBackend::FlashMla => both(of(FLASHMLA_SPARSE_MLA, padded, plain)),
+        SparseBackend::Flashinfer => both(of(TRTLLM_SPARSE_MLA, heads, if quantised { FormatName::Fp8 } else { plain })),
+        SparseBackend::FlashinferSm120 => both(of(FLASHINFER_SPARSE_MLA_SM120, heads, plain)),
+        SparseBackend::FlashinferSm90 => both(of(FLASHINFER_SPARSE_MLA_SM90, heads, plain)),
+        SparseBackend::FlashAttn => both(of(FLASH_ATTN_SPARSE_MLA, heads, plain)),
     }
 }
 
