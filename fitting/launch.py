@@ -62,11 +62,9 @@ def entries(chip, wheel, report):
     if report is not None:
         for part, error in between.inside(chip, wheel)["errors"]:
             report.add("launch", chip, "between-kernels", part, error)
-    yield stated(scope("between-kernels", "graph.node", None), forms.per_unit.__name__, {
-        "base": {"value": 0, "unit": "us", "interval": [0, 0]},
-        "per_operation": calibrated.coefficient("between_kernels"),
-    }, method, NODE + carried, DEVICE, ranges=calibrated.span(), sources=[calibrated.cite()], fit=calibrated.fit())
-    yield stated(scope("between-dependents", "graph.dependent", None), forms.per_unit.__name__, {
-        "base": {"value": 0, "unit": "us", "interval": [0, 0]},
-        "per_operation": calibrated.coefficient("between_dependents"),
-    }, method, DEPENDENT + carried, DEVICE, ranges=calibrated.span(), sources=[calibrated.cite()], fit=calibrated.fit())
+    between_calls = (("between-kernels", "graph.node", "between_kernels", NODE), ("between-dependents", "graph.dependent", "between_dependents", DEPENDENT))
+    for name, primitive, term, reason in between_calls:
+        yield stated(scope(name, primitive, None), forms.per_unit.__name__, {
+            "base": {"value": 0, "unit": "us", "interval": [0, 0]},
+            "per_operation": calibrated.coefficient(term),
+        }, method, reason + carried, DEVICE, ranges=calibrated.span(), sources=[calibrated.cite()], fit=calibrated.fit())
