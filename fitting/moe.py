@@ -7,6 +7,7 @@ model that these entries are for.
 Held out: tensor-parallel width 4 whole, and token counts 96 and 1536 at every width. Fitted on expert-parallel width 1.
 How many experts a call touches is arithmetic, not a fit: exact for the tables' balanced routing, and for their
 power-law routing the mean over seeded draws of the same law (`routing`).
+Rows of TensorRT-LLM's kernel with 4-bit weights and tuned rows beside them were measured untuned, and are fitted as tuned ones would take (`tuned.py`).
 """
 
 from dataclasses import replace
@@ -16,6 +17,7 @@ import numpy as np
 
 import forms
 import source
+import tuned
 from entry import TABLE_RULE, fitted, scope, with_families
 from fit import Free
 
@@ -36,6 +38,7 @@ MARLIN_RULE = (
     "(vLLM 0.24.0), applied to this format's stored bytes and operations"
 )
 MXFP8_RULE = "measured on the kernel of the same name: DeepSeek V4's experts under vLLM 0.24.0, gpt-oss's under SGLang 0.5.14, as vLLM 0.24.0 has none of that shape"
+TUNED_RULE = "; calls of more than 8 pairs an expert at the share of their time that TensorRT-LLM's tuned rows take of untuned ones"
 MARLIN = (("vllm_compressedtensorswna16marlinmoe_marlin_marlinexperts", "int4_wo", "int4_group32"),
           ("vllm_compressedtensorsw4a4mxfp4moe_marlin_marlinexperts", "w4a16_mxfp4", "mxfp4"))
 # gpt-oss's shape, and DeepSeek V4's two.
@@ -196,6 +199,11 @@ def measured(chip, wheel, report):
     facts = source.facts(chip)
     for kernel, tensor_format, framework, sources, multiple, reason in KERNELS[chip]:
         table, read = rows_of(wheel, chip, framework, sources)
+        cited = [dict(whole.cite(), rows=int(rows)) for whole, rows in taken(table, read)]
+        served_tuned = kernel == tuned.KERNEL and tensor_format in tuned.TUNED
+        if served_tuned:
+            table.columns["latency_us"] = tuned.apply(table["latency_us"], table, tuned.shares(wheel, tensor_format))
+            cited, reason = cited + [whole.cite() for whole in tuned.tables(wheel, tensor_format)], reason + TUNED_RULE
         inputs = inputs_of(table, facts, table["stored"], multiple, PEAK[tensor_format])
         inputs["replayed"] = source.replayed(chip, inputs["hit"] * inputs["expert_bytes"])
         inputs["routed"] = np.char.endswith(table["kernel_source"].astype(str), ROUTED).astype(float)
@@ -216,10 +224,14 @@ def measured(chip, wheel, report):
         tokens = inputs["tokens"]
         parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),
                  ("power law", table["distribution"] != "balanced"))
-        entry, _ = fitted(
-            scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format), "moe", chip, replayed,
+        name = f"{tensor_format}-{kernel.replace('/', '-')}"
+        entry, solution = fitted(
+            scope(name, "moe.experts", kernel, tensor_format), "moe", chip, replayed,
             table, inputs, held, free, report, clusters=shape * 100 + tp, ranges=("tokens", "experts", "hit", "expert_bytes"),
-            parts=parts, reason=reason, sources=[dict(whole.cite(), rows=int(rows)) for whole, rows in taken(table, read)],
-            nuisance=("saved", "routing"), form_name=forms.moe.__name__,
+            parts=parts, reason=reason, sources=cited, nuisance=("saved", "routing"), form_name=forms.moe.__name__,
         )
+        if served_tuned and (own := tuned.own_rows(wheel, chip, tensor_format)) is not None:
+            own.columns["ungated"] = np.zeros(len(own))
+            call = inputs_of(own, facts, BYTES[tensor_format], multiple, PEAK[tensor_format]) | {"routed": 0.0, "replayed": 0.0}
+            report.add("moe", chip, name, "tuned rows, not fitted", solution.error(call, own["latency_us"]))
         yield entry
