@@ -1,6 +1,7 @@
 """Dense linear layers, per kernel: time of one call of rows x depth by depth x columns.
 
 Held out: whole values of depth (768, 2560, 5120, 10240) over every number of rows and columns.
+Long products lose what the tables' rows do not show (`lasting.py`): entries hold it from thousands of rows on.
 Activation quantisation: the tables time it together with the product. For fp8 its own tables exist
 (same rows and depth), so it is taken off and priced as the primitive `quantise`, for nvfp4 with the fp8 table in its
 place; the block format (one fused path in the library measured) includes it, as its reason says.
@@ -10,6 +11,7 @@ import numpy as np
 
 import compose
 import forms
+import lasting
 import latent
 import source
 from entry import TABLE_RULE, any_kernel, fitted, scope, stated, with_families
@@ -188,4 +190,11 @@ def measured(chip, wheel, report):
             table, inputs, np.isin(k, HELD_DEPTHS), free, report, fixed=tiles, clusters=n * 1e6 + k,
             ranges=("rows", "columns", "depth"), parts=parts, reason=reason, nuisance=("row_time",), form_name="matmul",
         )
-        yield entry
+        served = lasting.with_loss(entry, wheel, chip)
+        if served is not entry and tensor_format == "bf16":
+            for framework in (lasting.SGLANG, lasting.TRTLLM):
+                long = lasting.lasting(wheel, chip, framework, dtype)
+                for part, priced in (("fitted", entry), ("served", served)):
+                    error = lasting.error(priced, inputs_of(long, facts, tensor_format), long["latency_us"])
+                    report.add("gemm", chip, entry["name"], f"{framework.split('/')[0]}'s long calls, as {part}", error)
+        yield served
