@@ -5,7 +5,7 @@
 Every measured row of a chip is priced by the coefficients of other chips, at its own peaks and bandwidth: by entries of the same kernel
 and format (the method `transferred`, from each chip that has one, in turn), and by the family entries of the other chips, for a kernel
 of which nothing was measured anywhere (`roofline`). Collectives are left out: their coefficients are times and rates of links, which no
-chip scales. Writes the last section of `REPORT.md`; the registry's coefficients are read as they are shipped.
+chip scales. Products of many rows are priced as they last (`lasting.py`), the rows as they were measured. Writes the last section of `REPORT.md`; the registry's coefficients are read as they are shipped.
 """
 
 import argparse

@@ -93,6 +93,15 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
     return entry, solution
 
 
+def priced(entry, inputs):
+    """Microseconds that an entry as it is shipped gives for calls."""
+    values = {name: leaf["value"] for name, leaf in entry["coefficients"].items()}
+    for name, leaf in entry["curves"].items():
+        xs, ys = np.array(leaf["points"], float).T
+        values[name] = (leaf["over"], xs, ys)
+    return forms.FORMS[entry["form"]](inputs, values)
+
+
 def stated(head, form, coefficients, method, reason, boundary=DEVICE_GRAPH, ranges=None, curves=None, **more):
     """An entry that no fit stands behind: roofline, assumed, literature, vendor_spec or not_charged."""
     return dict(head, method=method, form=form, coefficients=coefficients, curves=curves or {}, range=ranges or {},

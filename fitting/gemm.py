@@ -133,7 +133,9 @@ def inputs_of(table, facts, tensor_format):
 def entries(chip, wheel, report):
     """The measured kernels and the families, one for mxfp8, of which nothing was measured (8 bits at the rate of fp8), products of 32 bits, and one that
     whole modules tell."""
-    written = list(with_families(measured(chip, wheel, report)))
+    facts = source.facts(chip)
+    short = measured(chip, wheel, report)
+    written = list(with_families(lasting.served(short, chip, wheel, report, lambda table, tensor_format: inputs_of(table, facts, tensor_format))))
     yield from written
     fp8 = next((entry for entry in written if entry.get("format") == "fp8"), None)
     if fp8:
@@ -190,11 +192,4 @@ def measured(chip, wheel, report):
             table, inputs, np.isin(k, HELD_DEPTHS), free, report, fixed=tiles, clusters=n * 1e6 + k,
             ranges=("rows", "columns", "depth"), parts=parts, reason=reason, nuisance=("row_time",), form_name="matmul",
         )
-        served = lasting.with_loss(entry, wheel, chip)
-        if served is not entry and tensor_format == "bf16":
-            for framework in (lasting.SGLANG, lasting.TRTLLM):
-                long = lasting.lasting(wheel, chip, framework, dtype)
-                for part, priced in (("fitted", entry), ("served", served)):
-                    error = lasting.error(priced, inputs_of(long, facts, tensor_format), long["latency_us"])
-                    report.add("gemm", chip, entry["name"], f"{framework.split('/')[0]}'s long calls, as {part}", error)
-        yield served
+        yield entry

@@ -6,7 +6,7 @@ A step of thousands of tokens keeps the tensor cores busy for as long as it take
 
 import numpy as np
 
-import forms
+from entry import priced
 from writer import rounded
 
 SGLANG, TRTLLM, VLLM = "sglang/0.5.14", "trtllm/1.3.0rc20", "vllm/0.24.0"
@@ -38,8 +38,20 @@ def loss(wheel, chip, tensor_format):
     return tuple(max(1.0, float(value)) for value in (np.median(long), *np.percentile(long, (10, 90))))
 
 
-def with_loss(entry, wheel, chip):
-    """The entry of short products as a step of thousands of tokens finds them."""
+def served(entries, chip, wheel, report, inputs_of):
+    """Entries of short products as a step of thousands of tokens finds them, and the error of both on long calls of other tables. `inputs_of` a table and a format."""
+    for entry in entries:
+        slower = with_loss(entry, chip, wheel)
+        if slower is not entry and entry["format"] == "bf16":
+            for framework in (SGLANG, TRTLLM):
+                long = lasting(wheel, chip, framework, SAME_KERNEL["bf16"][0])
+                for part, one in (("fitted", entry), ("served", slower)):
+                    error = priced(one, inputs_of(long, "bf16")) / long["latency_us"] - 1.0
+                    report.add("gemm", chip, entry["name"], f"{framework.split('/')[0]}'s long calls, as {part}", error)
+        yield slower
+
+
+def with_loss(entry, chip, wheel):
     lost = loss(wheel, chip, entry["format"])
     if lost is None:
         return entry
@@ -54,15 +66,6 @@ def with_loss(entry, wheel, chip):
     )
     reason = f"{entry['reason']}; from {FULL_ROWS:,.0f} rows on {value:.2f} times as long, as products that last are in other tables"
     return dict(entry, curves=dict(entry["curves"], compute_efficiency=slower), sources=entry["sources"] + [cited], reason=reason)
-
-
-def error(entry, inputs, observed):
-    """Relative error of an entry's prices on rows that its fit did not have."""
-    values = {name: stated["value"] for name, stated in entry["coefficients"].items()}
-    for name, curve in entry["curves"].items():
-        xs, ys = zip(*curve["points"])
-        values[name] = (curve["over"], np.array(xs, float), np.array(ys, float))
-    return forms.FORMS[entry["form"]](inputs, values) / observed - 1.0
 
 
 def large(table, dtype):

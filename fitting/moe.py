@@ -18,7 +18,7 @@ import numpy as np
 import forms
 import source
 import tuned
-from entry import TABLE_RULE, fitted, scope, with_families
+from entry import TABLE_RULE, fitted, priced, scope, with_families
 from fit import Free
 
 VLLM, SGLANG = "vllm/0.24.0", "sglang/0.5.14"
@@ -192,7 +192,20 @@ def expert_knots(kernel, tensor_format, sizes):
 
 
 def entries(chip, wheel, report):
-    return with_families(measured(chip, wheel, report))
+    return with_families(checked(chip, wheel, report))
+
+
+def checked(chip, wheel, report):
+    """The measured kernels; the error of those priced as tuned on rows that were."""
+    facts = source.facts(chip)
+    padding = {(kernel, tensor_format): multiple for kernel, tensor_format, _, _, multiple, _ in KERNELS[chip]}
+    for entry in measured(chip, wheel, report):
+        tensor_format = entry["format"]
+        if tuned.concerns(entry["kernel"], tensor_format) and (own := tuned.own_rows(wheel, chip, tensor_format)) is not None:
+            own.columns["ungated"] = np.zeros(len(own))
+            calls = inputs_of(own, facts, BYTES[tensor_format], padding[tuned.KERNEL, tensor_format], PEAK[tensor_format])
+            report.add("moe", chip, entry["name"], "tuned rows, not fitted", priced(entry, calls) / own["latency_us"] - 1.0)
+        yield entry
 
 
 def measured(chip, wheel, report):
@@ -200,8 +213,9 @@ def measured(chip, wheel, report):
     for kernel, tensor_format, framework, sources, multiple, reason in KERNELS[chip]:
         table, read = rows_of(wheel, chip, framework, sources)
         cited = [dict(whole.cite(), rows=int(rows)) for whole, rows in taken(table, read)]
-        served_tuned = kernel == tuned.KERNEL and tensor_format in tuned.TUNED
-        if served_tuned:
+        name = f"{tensor_format}-{kernel.replace('/', '-')}"
+        head = scope(name, "moe.experts", kernel, tensor_format)
+        if tuned.concerns(head["kernel"], tensor_format):
             table.columns["latency_us"] = tuned.apply(table["latency_us"], table, tuned.shares(wheel, tensor_format))
             cited, reason = cited + [whole.cite() for whole in tuned.tables(wheel, tensor_format)], reason + TUNED_RULE
         inputs = inputs_of(table, facts, table["stored"], multiple, PEAK[tensor_format])
@@ -224,14 +238,9 @@ def measured(chip, wheel, report):
         tokens = inputs["tokens"]
         parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),
                  ("power law", table["distribution"] != "balanced"))
-        name = f"{tensor_format}-{kernel.replace('/', '-')}"
-        entry, solution = fitted(
-            scope(name, "moe.experts", kernel, tensor_format), "moe", chip, replayed,
+        entry, _ = fitted(
+            head, "moe", chip, replayed,
             table, inputs, held, free, report, clusters=shape * 100 + tp, ranges=("tokens", "experts", "hit", "expert_bytes"),
             parts=parts, reason=reason, sources=cited, nuisance=("saved", "routing"), form_name=forms.moe.__name__,
         )
-        if served_tuned and (own := tuned.own_rows(wheel, chip, tensor_format)) is not None:
-            own.columns["ungated"] = np.zeros(len(own))
-            call = inputs_of(own, facts, BYTES[tensor_format], multiple, PEAK[tensor_format]) | {"routed": 0.0, "replayed": 0.0}
-            report.add("moe", chip, name, "tuned rows, not fitted", solution.error(call, own["latency_us"]))
         yield entry

@@ -23,6 +23,11 @@ TUNED = {
 CALL = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "distribution")
 
 
+def concerns(kernel, tensor_format):
+    """Whether rows of a kernel (library and variant) in a format are to be priced as tuned."""
+    return f"{kernel['library']}/{kernel['variant']}" == KERNEL and tensor_format in TUNED
+
+
 def pairs_an_expert(table):
     return table["num_tokens"] * table["topk"] / table["num_experts"].astype(float)
 
