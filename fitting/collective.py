@@ -7,7 +7,7 @@ must take at least `GAIN` off the largest error. Held out: every third size, eac
 
 Tables count bf16 elements of the larger side (what is summed, what is concatenated); sizes here are its bytes. Only rows replayed from a graph are read: eager rows show host time.
 The vLLM rows are what its all-reduce dispatch runs at each size, so the entry named custom-all-reduce covers the sizes at which
-that dispatch falls back to other algorithms too.
+that dispatch falls back to other algorithms too. Its kernels for parts are priced by another library's rows (`NOTES.md`).
 """
 
 import numpy as np
@@ -16,10 +16,12 @@ import forms
 import network
 from entry import DEVICE_GRAPH, TABLE_RULE, any_kernel, scope, span
 from fit import summary
+from source import facts
 from writer import rounded
 
 GROUPS = (2, 4, 8, 16)
 SWITCHED = ("h100", "h200", "b200", "b300", "gb200-nvl72", "gb300-nvl72")     # symmetric memory and FlashInfer serve these alone
+MULTICAST_SUMS = SWITCHED[2:]             # chips on which vLLM sums parts within the switch
 # The chip whose rows stand for groups a chip's own tables lack: the same NVLink domain with the same links.
 SAME_DOMAIN = {"gb200-nvl72": "gb300-nvl72"}
 EVERYWHERE = ("vllm-csrc/custom-all-reduce", "nccl/all-reduce", "nccl/all-gather", "nccl/reduce-scatter")
@@ -38,7 +40,16 @@ SYMMETRIC_RULE = (
 )
 FLASHINFER_RULE = "TensorRT-LLM 1.3.0rc20's rows of the one- and two-shot all-reduce that FlashInfer ships"
 NCCL_SYMMETRIC_RULE = "NCCL 2.29.2 rows of the ordinary all-reduce, an upper bound for the one over symmetric memory"
+PARTS_RULE = (
+    "no table times it: over N ranks it receives what TensorRT-LLM's one-shot all-reduce of an Nth of its bytes does, by the same exchange; TensorRT-LLM 1.3.0rc20's "
+    "rows of that one{bound}"
+)
+MULTIMEM_RULE = "NCCL 2.29.2 rows, an upper bound for a kernel that sums within the switch"
 NCCL_RULE = "NCCL 2.29.2 rows taken under TensorRT-LLM; the modelled release ships another NCCL 2.2x"
+# One shot of an all-reduce ends where it takes less than its links need, and, of more than two ranks (whose two shots move as much), where twice the bytes
+# add less than this share of the rate before, among sizes that take so many times the shortest.
+PARTS = {"vllm-csrc/lamport-all-gather": ", an upper bound, since a switch copies what is sent once", "vllm-csrc/lamport-reduce-scatter": ""}
+MOST_PARTS, LEAST_RATE, COUNTED = 16 * 2**20, 0.8, 1.35
 # kernel, primitive, framework, table, column=value filters, reason
 TABLES = (
     ("vllm-csrc/custom-all-reduce", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, TABLE_RULE),
@@ -47,6 +58,9 @@ TABLES = (
     ("torch/symmetric-memory", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, SYMMETRIC_RULE),
     ("flashinfer/all-reduce", "collective.all_reduce", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, FLASHINFER_RULE),
     ("nccl/symmetric-all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_SYMMETRIC_RULE),
+    ("vllm-csrc/lamport-all-gather", "collective.all_gather", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, PARTS_RULE),
+    ("vllm-csrc/lamport-reduce-scatter", "collective.reduce_scatter", "trtllm/1.3.0rc20", "custom_allreduce_perf", {}, PARTS_RULE),
+    ("vllm-csrc/multimem-reduce-scatter", "collective.reduce_scatter", "nccl/2.29.2", "nccl_perf", {"op_name": "reduce_scatter", "nccl_dtype": "half"}, MULTIMEM_RULE),
     ("nccl/all-reduce", "collective.all_reduce", "nccl/2.29.2", "nccl_perf", {"op_name": "all_reduce", "nccl_dtype": "half"}, NCCL_RULE),
     ("nccl/all-gather", "collective.all_gather", "nccl/2.29.2", "nccl_perf", {"op_name": "all_gather", "nccl_dtype": "half"}, NCCL_RULE),
     ("nccl/reduce-scatter", "collective.reduce_scatter", "nccl/2.29.2", "nccl_perf", {"op_name": "reduce_scatter", "nccl_dtype": "half"}, NCCL_RULE),
@@ -103,6 +117,23 @@ def meeting(before, after, start):
     return meets if end < meets < start else end
 
 
+def one_shot(group, size, time, link):
+    """The sizes, ascending, up to which an all-reduce is one of one shot."""
+    rate = np.diff(time) / np.diff(size)
+    impossible = list(np.flatnonzero(time < (group - 1) * size / link))
+    slower = [i + 1 for i in range(1, len(rate)) if group > 2 and time[i] > COUNTED * time.min() and rate[i] < LEAST_RATE * rate[i - 1]]
+    return np.arange(len(size)) < min(impossible + slower, default=len(size))
+
+
+def within_link(group, ranges, most, link):
+    """Ranges of an exchange of parts; beyond the measured sizes none is received faster than a link carries it."""
+    _, latency, bandwidth = ranges[-1]
+    bound = link * group / (group - 1)
+    if bandwidth <= bound:
+        return ranges
+    return [*ranges[:-1], [int(most), latency, bandwidth], [None, rounded(latency + most / bandwidth - most / bound), rounded(bound)]]
+
+
 def any_group(entry):
     """The family entry for other groups and algorithms: NCCL's times for the widest group measured."""
     return dict(any_kernel(entry), name=f"any-{entry['primitive'].rsplit('.', 1)[1].replace('_', '-')}")
@@ -126,24 +157,31 @@ def entries(chip, wheel, report):
 
 
 def domain_entries(chip, wheel, report):
+    link = facts(chip)["link"]
     for kernel, primitive, framework, name, filters, reason in TABLES:
-        if chip not in SWITCHED and kernel not in EVERYWHERE:
+        served = MULTICAST_SUMS if kernel.endswith("/multimem-reduce-scatter") else SWITCHED
+        if chip not in served and kernel not in EVERYWHERE:
             continue
         tables = rows_of(chip, wheel, framework, name, filters)
         if chip in SAME_DOMAIN:
             tables = rows_of(SAME_DOMAIN[chip], wheel, framework, name, filters) | tables
         for group, table in sorted(tables.items()):
-            rule = table.reason(reason)
+            rule = table.reason(reason).format(bound=PARTS.get(kernel, ""))
             if table.chip != chip:
                 rule += f"; measured on the {table.chip}, whose NVLink domain is the same"
             order = np.argsort(table["message_size"])
             size, time = 2.0 * table["message_size"][order], table["latency_us"][order]
+            if kernel in PARTS:
+                keep = one_shot(group, size, time, link) & (group * size <= MOST_PARTS)
+                size, time, table = group * size[keep], time[keep], table.where(order[keep])
             held = np.arange(len(size)) % 3 == 1
             held[-1] = False
             error = forms.collective({"bytes": size[held]}, {"ranges": ranges_of(size[~held], time[~held])}) / time[held] - 1.0
             label = f"{kernel.replace('/', '-')}-{group}"
             report.add("collective", chip, label, "held out", error)
             ranges = ranges_of(size, time)
+            if kernel in PARTS:
+                ranges = within_link(group, ranges, size[-1], link)
             own = forms.collective({"bytes": size}, {"ranges": ranges}) / time - 1.0
             report.add("collective", chip, label, "all rows, shipped fit", own)
             entry = dict(

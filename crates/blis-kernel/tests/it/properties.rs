@@ -5,6 +5,7 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::{KernelImpl, LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowSet};
 use blis_contracts::step::{Launch, RankStep};
 use blis_kernel::CompiledPlan;
+use blis_registry::Registry;
 use blis_registry::entry::Entry;
 use blis_registry::vocabulary::Subject;
 use proptest::prelude::*;
@@ -166,16 +167,36 @@ const ONE_SHOT_BYTES: u64 = 256 << 10;
 /// measurements scatter.
 const FALL_OVER_GROUPS: f64 = 0.05;
 
+/// Whether a chip has an entry of a kernel's own.
+fn times(chip: &str, kernel: &str) -> bool {
+    let (library, variant) = kernel.split_once('/').expect("a library and a variant");
+    let kernel = KernelImpl::named(library, variant);
+    Registry::embedded()
+        .chip(chip)
+        .expect("a chip of the registry")
+        .entries()
+        .iter()
+        .any(|entry| entry.kernel.as_ref().is_some_and(|scope| scope.covers(&kernel)))
+}
+
 #[test]
 fn a_collective_is_never_faster_over_a_larger_group_by_the_same_algorithm() {
     const BYTES_PER_ROW: u64 = 5_760;
     for name in CHIPS {
         // A group of several nodes runs yet another algorithm.
         let node = chip(name).gpus_per_node.value;
-        for kernel in ["vllm-csrc/custom-all-reduce", "flashinfer/fused-all-reduce-norm"] {
+        for (primitive, kernel) in [
+            (Primitive::AllReduce, "vllm-csrc/custom-all-reduce"),
+            (Primitive::AllReduce, "flashinfer/fused-all-reduce-norm"),
+            (Primitive::AllGather, "vllm-csrc/lamport-all-gather"),
+            (Primitive::ReduceScatter, "vllm-csrc/lamport-reduce-scatter"),
+        ] {
+            if !times(name, kernel) {
+                continue;
+            }
             let plan = |group| {
                 let shape = PrimitiveShape::Collective { group, bytes_per_row: BYTES_PER_ROW };
-                compiled(name, &layer(0, Primitive::AllReduce, kernel, shape, RowSet::Tokens))
+                compiled(name, &layer(0, primitive, kernel, shape, RowSet::Tokens))
             };
             let mut plans: Vec<_> = [2, 4, 8].into_iter().filter(|&group| group <= node).map(plan).collect();
             for rows in ROWS.into_iter().filter(|&rows| u64::from(rows) * BYTES_PER_ROW <= ONE_SHOT_BYTES) {

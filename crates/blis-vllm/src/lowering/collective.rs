@@ -4,15 +4,15 @@
 //! upstream: vllm `compilation/passes/fusion/allreduce_rms_fusion.py::AllReduceFusionPass.is_applicable_for_range`
 //!
 //! Upstream asks its communicators in turn whether they take a tensor of that size; the answers become ranges of rows. FlashInfer's
-//! workspace is taken to hold what it was sized for. Over several nodes vLLM's own kernel is out, FlashInfer's and symmetric memory
+//! workspace is taken to hold what it was sized for. Over several nodes vLLM's own all-reduce is out, FlashInfer's and symmetric memory
 //! need links that join them, and NCCL is left where there are none. Links no faster than the one to the host are taken for that one.
-//! Left out: that vLLM's own kernel still serves two ranks on two nodes of one domain.
+//! Left out: that vLLM's own all-reduce still serves two ranks on two nodes of one domain.
 
 use blis_contracts::plan::RowRange;
 
 use super::names::{
-    CUSTOM_ALL_GATHER, CUSTOM_ALL_REDUCE, CUSTOM_REDUCE_SCATTER, FLASHINFER_ALL_REDUCE, KernelName, NCCL_ALL_GATHER, NCCL_ALL_REDUCE,
-    NCCL_REDUCE_SCATTER, NCCL_SYMMETRIC_ALL_REDUCE, SYMMETRIC_MEMORY,
+    CUSTOM_ALL_REDUCE, FLASHINFER_ALL_REDUCE, KernelName, LAMPORT_ALL_GATHER, LAMPORT_REDUCE_SCATTER, MULTIMEM_REDUCE_SCATTER,
+    NCCL_ALL_GATHER, NCCL_ALL_REDUCE, NCCL_REDUCE_SCATTER, NCCL_SYMMETRIC_ALL_REDUCE, SYMMETRIC_MEMORY,
 };
 use super::parts;
 use super::site::Site;
@@ -96,31 +96,68 @@ pub(super) fn all_reduce(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, 
     pieces
 }
 
-/// Bytes of a rank's part up to which vLLM's own kernel gathers: `_DEFAULT_ALL_GATHER_MAX_SIZE`.
-const CUSTOM_GATHER_BYTES: u64 = 2 * MIB;
+/// Bytes of a rank's part up to which vLLM's own kernel gathers: `_DEFAULT_MNNVL_ALL_GATHER_MAX_SIZES`.
+const fn gathered_bytes(ranks: u32) -> u64 {
+    match ranks {
+        2 => 8 * MIB,
+        4 => 4 * MIB,
+        _ => 2 * MIB,
+    }
+}
 
-/// Bytes of what is summed up to which vLLM's own kernel scatters: `_DEFAULT_REDUCE_SCATTER_MAX_SIZE`.
-const CUSTOM_SCATTER_BYTES: u64 = 16 * MIB;
+/// Bytes of what is summed up to which vLLM's own kernel scatters: `_DEFAULT_MNNVL_REDUCE_SCATTER_MAX_SIZE`.
+const LAMPORT_SCATTER_BYTES: u64 = 16 * MIB;
+
+/// The same for the one that sums within the switch: `_DEFAULT_MNNVL_MULTIMEM_REDUCE_SCATTER_MAX_SIZE`.
+const MULTIMEM_SCATTER_BYTES: u64 = 64 * MIB;
+
+/// Ranks and compute capabilities that one serves: `_supports_mnnvl_multimem_reduce_scatter`.
+const MULTIMEM_RANKS: [u32; 3] = [2, 4, 8];
+const MULTIMEM_CAPABILITIES: [(u32, u32); 2] = [(10, 0), (10, 3)];
 
 /// The kernels that gather parts of some bytes a row, each with the rows of a part it is used for, ascending.
 /// upstream: vllm `distributed/device_communicators/custom_all_reduce.py::CustomAllreduce.should_custom_all_gather`
 pub(super) fn all_gather(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, KernelName)> {
-    few_and_many(site, CUSTOM_GATHER_BYTES / bytes_per_row, [CUSTOM_ALL_GATHER, NCCL_ALL_GATHER])
+    let own = exchanges_parts(site).then_some((gathered_bytes(site.ranks), LAMPORT_ALL_GATHER));
+    up_to(own, bytes_per_row, NCCL_ALL_GATHER)
 }
 
 /// The kernels that sum and leave each rank its part of some bytes a row, each with the rows of a part it is used for, ascending.
 /// upstream: vllm `distributed/device_communicators/custom_all_reduce.py::CustomAllreduce._select_reduce_scatter_backend`
 pub(super) fn reduce_scatter(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, KernelName)> {
-    few_and_many(site, CUSTOM_SCATTER_BYTES / u64::from(site.ranks) / bytes_per_row, [CUSTOM_REDUCE_SCATTER, NCCL_REDUCE_SCATTER])
+    let in_switch = MULTIMEM_CAPABILITIES.contains(&site.capability) && MULTIMEM_RANKS.contains(&site.ranks);
+    let own = [(LAMPORT_SCATTER_BYTES, LAMPORT_REDUCE_SCATTER)]
+        .into_iter()
+        .chain(in_switch.then_some((MULTIMEM_SCATTER_BYTES, MULTIMEM_REDUCE_SCATTER)))
+        .filter(|_| exchanges_parts(site));
+    up_to(own, u64::from(site.ranks) * bytes_per_row, NCCL_REDUCE_SCATTER)
 }
 
-/// vLLM's own kernel up to some rows where a model asks for it and it serves the ranks, and NCCL's.
-fn few_and_many(site: &Site<'_>, most: u64, [custom, nccl]: [KernelName; 2]) -> Vec<(RowRange, KernelName)> {
-    if !parts::has_own_collectives(site) || !custom_serves(site) {
-        return vec![(RowRange::ALL, nccl)];
+/// Kernels of ascending limits in bytes, and the one that takes over from the last.
+fn up_to(limits: impl IntoIterator<Item = (u64, KernelName)>, bytes_per_row: u64, last: KernelName) -> Vec<(RowRange, KernelName)> {
+    let mut pieces = Vec::new();
+    let mut least = 0;
+    for (bytes, kernel) in limits {
+        let most = rows(bytes / bytes_per_row);
+        pieces.push((RowRange { least, most }, kernel));
+        least = most + 1;
     }
-    let most = rows(most);
-    vec![(RowRange { least: 0, most }, custom), (RowRange { least: most + 1, most: u32::MAX }, nccl)]
+    pieces.push((RowRange { least, most: u32::MAX }, last));
+    pieces
+}
+
+/// Whether a model asks for vLLM's own kernels that exchange parts, and they serve its ranks. They write through a switch that copies what it is sent,
+/// which links have from Hopper on, and reach the nodes of a domain from Blackwell on, then sixteen ranks as well.
+/// upstream: vllm `distributed/device_communicators/custom_all_reduce.py::CustomAllreduce.__init__`, `_init_mnnvl_buffer`
+fn exchanges_parts(site: &Site<'_>) -> bool {
+    let first = if site.crosses_nodes() { 10 } else { 9 };
+    let serves = CUSTOM_RANKS.contains(&site.ranks) || (site.ranks == 16 && site.crosses_nodes());
+    parts::has_own_collectives(site)
+        && !site.resolved.kernels.disable_custom_all_reduce
+        && site.chip.link_bandwidth.value > site.chip.host_bandwidth.value
+        && site.capability.0 >= first
+        && !site.crosses_domains()
+        && serves
 }
 
 /// Bytes of buffers that communicators keep for their life.
@@ -169,20 +206,20 @@ impl Communicator {
 /// The communicators in the order upstream asks them.
 fn communicators(site: &Site<'_>) -> Vec<Communicator> {
     let settings = &site.resolved.kernels;
-    let up_to = |kernel, most| Communicator { kernel, up_to: Some(most), above: None };
+    let below = |kernel, most| Communicator { kernel, up_to: Some(most), above: None };
     let flashinfer = limit(site).map(|limit| limit.flashinfer).filter(|&most| uses_flashinfer(site) && most > 0);
     let symmetric = limit(site).map(|limit| limit.symmetric).filter(|_| uses_symmetric(site));
     let gap = NCCL_SYMMETRIC_GAPS.iter().find(|(ranks, ..)| *ranks == site.ranks && settings.use_nccl_symm_mem && !site.crosses_domains());
     let mut list = Vec::new();
     // FlashInfer is asked before NCCL's symmetric memory.
-    list.extend(flashinfer.map(|most| up_to(FLASHINFER_ALL_REDUCE, most)));
+    list.extend(flashinfer.map(|most| below(FLASHINFER_ALL_REDUCE, most)));
     list.extend(gap.map(|&(_, lower, upper)| Communicator {
         kernel: NCCL_SYMMETRIC_ALL_REDUCE,
         up_to: Some(lower),
         above: Some(upper - 1),
     }));
-    list.extend(custom_most(site).map(|most| up_to(CUSTOM_ALL_REDUCE, most)));
-    list.extend(symmetric.map(|most| up_to(SYMMETRIC_MEMORY, most)));
+    list.extend(custom_most(site).map(|most| below(CUSTOM_ALL_REDUCE, most)));
+    list.extend(symmetric.map(|most| below(SYMMETRIC_MEMORY, most)));
     list.push(Communicator { kernel: NCCL_ALL_REDUCE, up_to: None, above: None });
     list
 }

@@ -232,10 +232,12 @@ kernels! {
     CSRC_QK_NORM_ALL_REDUCE = "vllm-csrc" / "minimax-qk-norm-all-reduce";
     /// NCCL's all-gather.
     NCCL_ALL_GATHER = "nccl" / "all-gather";
-    /// vLLM's own gathering of parts.
-    CUSTOM_ALL_GATHER = "vllm-csrc" / "custom-all-gather";
-    /// vLLM's own sum of which each rank keeps a part.
-    CUSTOM_REDUCE_SCATTER = "vllm-csrc" / "custom-reduce-scatter";
+    /// vLLM's own gathering of parts, whose numbers say themselves that they have come.
+    LAMPORT_ALL_GATHER = "vllm-csrc" / "lamport-all-gather";
+    /// vLLM's own sum of which each rank keeps a part, by the same exchange.
+    LAMPORT_REDUCE_SCATTER = "vllm-csrc" / "lamport-reduce-scatter";
+    /// vLLM's own sum of many bytes within the switch, of which each rank keeps a part.
+    MULTIMEM_REDUCE_SCATTER = "vllm-csrc" / "multimem-reduce-scatter";
     /// NCCL's reduce-scatter.
     NCCL_REDUCE_SCATTER = "nccl" / "reduce-scatter";
     /// NCCL's send and the receive that meets it.

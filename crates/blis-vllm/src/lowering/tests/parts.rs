@@ -67,18 +67,18 @@ fn a_model_that_keeps_parts_throughout_has_dense_layers_whole_and_gathers_behind
     let (one, two) = (Line("deepseek-v3.2", "b200", "--tensor-parallel-size 4").plan(), Line("deepseek-v3.2", "b200", LINE).plan());
     let first = pieces(&two, 0);
     let into =
-        ["norm vllm-csrc/rms-norm split: 28672 B a row", "collective.all_gather nccl/all-gather split from 147: 14336 B a row over 4"];
+        ["norm vllm-csrc/rms-norm split: 28672 B a row", "collective.all_gather nccl/all-gather split from 293: 14336 B a row over 4"];
     assert!(first[1].starts_with("collective.all_reduce") && first[2..4] == into, "{first:#?}");
     assert_eq!(
         behind(&first, "4096 x 7168 fp8_block"),
         [
-            "collective.reduce_scatter nccl/reduce-scatter split from 293: 14336 B a row over 4",
+            "collective.reduce_scatter vllm-csrc/multimem-reduce-scatter split 293 to 1170: 14336 B a row over 4",
             "norm vllm-csrc/rms-norm split: 57344 B a row",
             "gemm deepgemm/fp8-block split: 7168 x 36864 fp8_block",
             "activation vllm-csrc/silu-and-mul split: 110592 B a row",
             "gemm deepgemm/fp8-block split: 18432 x 7168 fp8_block",
             "norm vllm-csrc/rms-norm split: 57344 B a row",
-            "collective.all_gather nccl/all-gather split from 147: 14336 B a row over 4",
+            "collective.all_gather nccl/all-gather split from 293: 14336 B a row over 4",
         ]
     );
     let end = pieces(&two, 60);
@@ -89,19 +89,21 @@ fn a_model_that_keeps_parts_throughout_has_dense_layers_whole_and_gathers_behind
 
 #[test]
 fn few_rows_meet_vllms_own_kernels_where_the_model_asks_for_them_and_its_communicator_is_on() {
-    let kernels = |model, line: &str| {
-        let plan = Line(model, "b200", line).plan();
+    let on = |chip, model, line: &str, ranks| {
+        let plan = Line(model, chip, line).plan();
         let of_ranks = |piece: &&LoweredLayer| {
             matches!(piece.primitive, Primitive::AllGather | Primitive::ReduceScatter)
-                && matches!(piece.shape, PrimitiveShape::Collective { group: 4, .. })
+                && matches!(piece.shape, PrimitiveShape::Collective { group, .. } if group == ranks)
         };
         plan.layers.iter().filter(|piece| piece.layer == 5).filter(of_ranks).map(written).collect::<Vec<_>>()
     };
+    let kernels = |model, line: &str| on("b200", model, line, 4);
     let few = [
-        "collective.reduce_scatter vllm-csrc/custom-reduce-scatter split to 292: 14336 B a row over 4",
-        "collective.reduce_scatter nccl/reduce-scatter split from 293: 14336 B a row over 4",
-        "collective.all_gather vllm-csrc/custom-all-gather split to 146: 14336 B a row over 4",
-        "collective.all_gather nccl/all-gather split from 147: 14336 B a row over 4",
+        "collective.reduce_scatter vllm-csrc/lamport-reduce-scatter split to 292: 14336 B a row over 4",
+        "collective.reduce_scatter vllm-csrc/multimem-reduce-scatter split 293 to 1170: 14336 B a row over 4",
+        "collective.reduce_scatter nccl/reduce-scatter split from 1171: 14336 B a row over 4",
+        "collective.all_gather vllm-csrc/lamport-all-gather split to 292: 14336 B a row over 4",
+        "collective.all_gather nccl/all-gather split from 293: 14336 B a row over 4",
     ];
     assert_eq!(kernels("deepseek-v3.2", LINE), few);
     let nccl = [
@@ -110,6 +112,12 @@ fn few_rows_meet_vllms_own_kernels_where_the_model_asks_for_them_and_its_communi
     ];
     assert_eq!(kernels("deepseek-v3.2", &format!("{LINE} --disable-custom-all-reduce")), nccl);
     assert_eq!(kernels("deepseek-v3", LINE), nccl);
+    let hopper = ["lamport-reduce-scatter split to 292", "nccl/reduce-scatter split from 293", "lamport-all-gather split to 292"];
+    for (piece, rows) in on("h200", "deepseek-v3.2", LINE, 4).iter().zip(hopper) {
+        assert!(piece.contains(rows), "{piece}");
+    }
+    let pair = on("h200", "deepseek-v3.2", "--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel", 2);
+    assert_eq!(pair[2], "collective.all_gather vllm-csrc/lamport-all-gather split to 585: 14336 B a row over 2");
 }
 
 #[test]
@@ -133,13 +141,13 @@ fn lanes_are_mixed_in_parts_and_gathered_in_front_of_attention_and_of_the_last_m
         [
             "norm tilelang/mhc-out split from 33: 129024 B a row",
             "norm tilelang/mhc-in split from 33: 129024 B a row",
-            "collective.all_gather nccl/all-gather split from 147: 14336 B a row over 4",
+            "collective.all_gather nccl/all-gather split from 293: 14336 B a row over 4",
         ]
     );
     assert_eq!(
         behind(&layer, "4096 x 7168 fp8_block"),
         [
-            "collective.reduce_scatter nccl/reduce-scatter split from 293: 14336 B a row over 4",
+            "collective.reduce_scatter vllm-csrc/multimem-reduce-scatter split 293 to 1170: 14336 B a row over 4",
             "norm tilelang/mhc-out split from 33: 129024 B a row",
             "norm tilelang/mhc-in split from 33: 129024 B a row",
             "gemm cublas/linear split: 7168 x 384 bf16",
@@ -157,7 +165,7 @@ fn lanes_are_mixed_in_parts_and_gathered_in_front_of_attention_and_of_the_last_m
         behind(&end, "torch/add")[..3],
         [
             "norm tilelang/mhc-out split: 129024 B a row",
-            "collective.all_gather nccl/all-gather split from 37: 57344 B a row over 4",
+            "collective.all_gather nccl/all-gather split from 74: 57344 B a row over 4",
             "norm tilelang/mhc-in tokens: 129024 B a row",
         ]
     );
