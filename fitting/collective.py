@@ -1,5 +1,5 @@
 """All-reduce, all-gather and reduce-scatter inside one domain of links, by ranks of the group and range of message size; `network.py` adds
-those that leave it.
+those that leave it, `exchange.py` those that send each token to its own experts.
 
 A library switches algorithm with size (one shot, two shots, then the copy engine's or NCCL's), so a group's times are a few
 straight lines `latency + bytes/bandwidth`, each over one range. The number of ranges is what the data need: a further range
@@ -12,6 +12,7 @@ that dispatch falls back to other algorithms too. Its kernels for parts are pric
 
 import numpy as np
 
+import exchange
 import forms
 import network
 from entry import DEVICE_GRAPH, TABLE_RULE, any_kernel, scope, span
@@ -154,6 +155,7 @@ def entries(chip, wheel, report):
         if entry.get("kernel", {}).get("library") == "nccl" and entry["name"].startswith(PLAIN):
             within.append(entry)
     yield from network.entries(chip, within)
+    yield from exchange.entries(chip, wheel, report)
 
 
 def domain_entries(chip, wheel, report):

@@ -173,6 +173,14 @@ def network(x, values):
     return result
 
 
+def exchange(x, values):
+    """Tokens that a rank sends to the ranks of their experts, or gets back: `token_time` for a thousand of its tokens, `megabyte_time` for a million of the
+    bytes it sends, beside what even one token takes."""
+    c = Coefficients(values, x)
+    moved = c.get("token_time", 0.0) * x["tokens"] / 1e3 + c["megabyte_time"] * x["bytes"] / 1e6
+    return blend(c["sharpness"], c["floor"] + 0.0 * moved, moved)
+
+
 def stream(x, values):
     """A kernel that only reads and writes. Operands that the second-level cache holds may move faster than memory, by a gain."""
     c = Coefficients(values, x)
@@ -217,4 +225,4 @@ def scan(x, values):
     return c["latency"] + blend(c["sharpness"], walk, moved)
 
 
-FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored, scan, network)}
+FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored, scan, network, exchange)}

@@ -63,20 +63,22 @@ class Wheel:
         self._source = f"{PACKAGE}-{pin['version']}"
         self._cache = {}
 
-    def table(self, chip, family, framework, name):
-        """`family/framework/name` of one chip; `latency` (milliseconds there) becomes microseconds."""
+    def table(self, chip, family, framework, name, time=None):
+        """`family/framework/name` of one chip; `latency` (milliseconds there) becomes microseconds. `time` names the column of a table that holds
+        microseconds already."""
         chip = PINS["stand_ins"].get(chip, {}).get(family, chip)
         software, release = framework.split("/")
-        own = PINS["releases"].get(chip, {}).get(f"{family}/{framework}", release)
+        releases = PINS["releases"].get(chip, {})
+        own = releases.get(f"{family}/{framework}/{name}", releases.get(f"{family}/{framework}", release))
         path = f"{PINS['chips'][chip]}/{family}/{software}/{own}/{name}"
-        if path not in self._cache:
+        if (path, time) not in self._cache:
             raw = self._zip.read(f"{self._root}/{path}.parquet")
             data = parquet.read_table(io.BytesIO(raw))
             columns = {c: np.array(data[c].to_pylist()) for c in data.column_names}
-            columns["latency_us"] = columns.pop("latency") * 1e3
+            columns["latency_us"] = columns[time] if time else columns.pop("latency") * 1e3
             columns.setdefault("window_size", np.zeros(len(data), int))      # older attention tables have full attention alone
-            self._cache[path] = Table(columns, self._source, path, hashlib.sha256(raw).hexdigest(), chip, (release, own))
-        return self._cache[path]
+            self._cache[path, time] = Table(columns, self._source, path, hashlib.sha256(raw).hexdigest(), chip, (release, own))
+        return self._cache[path, time]
 
 
 def facts(chip):

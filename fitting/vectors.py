@@ -41,6 +41,7 @@ SHAPES = {  # form -> (inputs, curves as name: over, other coefficients)
                  ("latency", "request_time", "comparison_time", "memory_efficiency", "compute_efficiency", "sharpness")),
     "scan": (("new", "bytes", "bandwidth"), {"memory_efficiency": "bytes"}, ("latency", "walk_time", "cache_gain", "sharpness")),
     "network": (("bytes", "hops", "port_bytes", "network_bandwidth"), {}, ("hop_time", "efficiency")),
+    "exchange": (("tokens", "bytes"), {"megabyte_time": "bytes"}, ("floor", "token_time", "sharpness")),
 }
 SMALL = {"query_time": 0.05, "walk_time": 0.1, "token_time": 0.002, "depth_time": 0.003, "unit_time": 0.05, "window_unit_time": 0.02, "tile_time": 0.05, "window_tile_time": 0.02, "key_time": 0.02,
          "expert_time": 0.05, "element_time": 0.005, "width_time": 3.0}

@@ -182,6 +182,8 @@ pub enum Primitive {
     AllGather,
     /// A sum over the ranks of a group, of which each keeps its own rows.
     ReduceScatter,
+    /// Tokens that each rank of a group sends to those that hold their experts, or what these yield on its way back.
+    AllToAll,
     /// Rows that a rank of one pipeline stage hands to one of the next.
     Send,
     /// A norm over rows.
@@ -198,7 +200,7 @@ pub enum Primitive {
 
 impl Primitive {
     /// Every primitive.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Gemm,
         Self::AttentionPrefill,
         Self::AttentionDecode,
@@ -218,6 +220,7 @@ impl Primitive {
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
+        Self::AllToAll,
         Self::Send,
         Self::Norm,
         Self::Activation,
@@ -248,6 +251,7 @@ impl Primitive {
             Self::AllReduce => "collective.all_reduce",
             Self::AllGather => "collective.all_gather",
             Self::ReduceScatter => "collective.reduce_scatter",
+            Self::AllToAll => "collective.all_to_all",
             Self::Send => "collective.send",
             Self::Norm => "norm",
             Self::Activation => "activation",

@@ -186,7 +186,7 @@ fn fits(layer: &LoweredLayer) -> bool {
         Primitive::RecurrentPrefill => matches!(layer.shape, PrimitiveShape::Recurrent { .. }) && over_requests,
         Primitive::RecurrentScan => matches!(layer.shape, PrimitiveShape::Scan { .. }) && over_requests,
         Primitive::MoeExperts => matches!(layer.shape, PrimitiveShape::Moe { .. }) && !over_requests,
-        Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter | Primitive::Send => {
+        Primitive::AllReduce | Primitive::AllGather | Primitive::ReduceScatter | Primitive::AllToAll | Primitive::Send => {
             matches!(layer.shape, PrimitiveShape::Collective { .. }) && !over_requests
         }
         Primitive::Convolution
@@ -219,6 +219,7 @@ const fn reads_lists(primitive: Primitive) -> Option<bool> {
         | Primitive::AllReduce
         | Primitive::AllGather
         | Primitive::ReduceScatter
+        | Primitive::AllToAll
         | Primitive::Send
         | Primitive::Norm
         | Primitive::Activation

@@ -124,7 +124,7 @@ impl Operation {
             }
             PrimitiveShape::Collective { bytes_per_row, .. } => {
                 let bytes = self.whole * rows * bytes_per_row as f64;
-                fixed.with(Input::Bytes, bytes).with(Input::PortBytes, bytes * self.port_share)
+                fixed.with(Input::Tokens, rows).with(Input::Bytes, bytes).with(Input::PortBytes, bytes * self.port_share)
             }
             PrimitiveShape::Stream { bytes_per_row } => fixed.with(Input::Bytes, rows * bytes_per_row as f64),
         }
@@ -175,6 +175,7 @@ const fn whole(primitive: Primitive, group: u32) -> u32 {
         | Primitive::MoeExperts
         | Primitive::Beside
         | Primitive::AllReduce
+        | Primitive::AllToAll
         | Primitive::Send
         | Primitive::Norm
         | Primitive::Activation

@@ -123,9 +123,17 @@ const SCAN: &[CoefficientSpec] = &[
     extra("cache_gain", Unit::Ratio),
 ];
 
+/// The inputs of [`FormName::Matmul`].
+const MATMUL_INPUTS: &[Input] =
+    &[Input::Rows, Input::Columns, Input::Depth, Input::WeightBytes, Input::InputBytes, Input::Bandwidth, Input::Peak];
+
 /// What [`FormName::Network`] reads.
 const NETWORK: &[CoefficientSpec] =
     &[required("hop_time", Unit::Microseconds, Kind::NonNegative), required("efficiency", Unit::Ratio, Kind::Efficiency)];
+
+/// What [`FormName::Exchange`] reads.
+const EXCHANGE: &[CoefficientSpec] =
+    &[FLOOR, SHARPNESS, required("megabyte_time", Unit::Microseconds, Kind::NonNegative), extra("token_time", Unit::Microseconds)];
 
 /// What [`FormName::PerUnit`] reads.
 const PER_UNIT: &[CoefficientSpec] = &[
@@ -203,6 +211,7 @@ impl FormName {
             Self::Collective => &[],
             Self::Stream => const { &[FLOOR, MEMORY_EFFICIENCY, extra("cache_gain", Unit::Ratio)] },
             Self::Network => NETWORK,
+            Self::Exchange => EXCHANGE,
             Self::Sampling => const { &[FLOOR, MEMORY_EFFICIENCY, required("bytes_per_logit", Unit::Bytes, Kind::NonNegative)] },
             Self::PerUnit => PER_UNIT,
             Self::Stored => {
@@ -219,9 +228,7 @@ impl FormName {
     /// The inputs it reads: those that ranges and curves may be stated over.
     pub const fn inputs(self) -> &'static [Input] {
         match self {
-            Self::Matmul => {
-                &[Input::Rows, Input::Columns, Input::Depth, Input::WeightBytes, Input::InputBytes, Input::Bandwidth, Input::Peak]
-            }
+            Self::Matmul => MATMUL_INPUTS,
             Self::AttentionDecode => &[
                 Input::Requests,
                 Input::Context,
@@ -282,6 +289,7 @@ impl FormName {
                 Input::Peak,
             ],
             Self::Collective => &[Input::Bytes],
+            Self::Exchange => &[Input::Tokens, Input::Bytes],
             Self::Network => &[Input::Bytes, Input::Hops, Input::PortBytes, Input::NetworkBandwidth],
             Self::Stream => &[Input::Bytes, Input::Bandwidth],
             Self::Sampling => &[Input::Rows, Input::Vocabulary, Input::Bandwidth],

@@ -77,6 +77,8 @@ vocabulary!(
         AllGather = "collective.all_gather",
         /// A sum of which every rank of a group keeps its own rows.
         ReduceScatter = "collective.reduce_scatter",
+        /// Tokens sent to the ranks of a group that hold their experts, or what these yield sent back.
+        AllToAll = "collective.all_to_all",
         /// Rows handed from one rank to another.
         Send = "collective.send",
         /// A norm over rows.
@@ -177,6 +179,8 @@ vocabulary!(
         Collective = "collective",
         /// A collective that leaves its domain of links.
         Network = "network",
+        /// Tokens exchanged by the ranks of a group.
+        Exchange = "exchange",
         /// A kernel that only reads and writes.
         Stream = "stream",
         /// Passes over logits.
@@ -253,7 +257,7 @@ vocabulary!(
         PairOperations = "pair_operations",
         /// Elements of the row an expert reads and writes for a token.
         Width = "width",
-        /// Bytes of a collective on one rank, or of a kernel that only reads and writes, or of a scan.
+        /// Bytes of a collective on one rank (those it sends, of an exchange of tokens), or of a kernel that only reads and writes, or of a scan.
         Bytes = "bytes",
         /// Crossings of the network, one after the other, of a collective.
         Hops = "hops",
@@ -354,6 +358,7 @@ impl Subject {
             Self::RecurrentScan => &[FormName::Scan],
             Self::MoeExperts => &[FormName::Moe],
             Self::AllReduce | Self::AllGather | Self::ReduceScatter | Self::Send => &[FormName::Collective, FormName::Network],
+            Self::AllToAll => &[FormName::Exchange],
             Self::Beside | Self::Convolution | Self::RecurrentDecode | Self::Norm | Self::Activation | Self::Rope | Self::Embedding => {
                 &[FormName::Stream]
             }
@@ -383,7 +388,7 @@ impl Subject {
             Self::SparsePrefill | Self::SparseDecode | Self::SelectionPrefill | Self::SelectionDecode => Family::Gathered,
             Self::Convolution | Self::RecurrentPrefill | Self::RecurrentDecode | Self::RecurrentScan => Family::Recurrent,
             Self::MoeExperts => Family::Moe,
-            Self::AllReduce | Self::AllGather | Self::ReduceScatter | Self::Send => Family::Collective,
+            Self::AllReduce | Self::AllGather | Self::ReduceScatter | Self::AllToAll | Self::Send => Family::Collective,
             Self::Norm | Self::Activation | Self::Rope | Self::Embedding => Family::Elementwise,
             Self::Sampling => Family::Sampling,
             Self::GraphFull | Self::GraphPiecewise | Self::GraphEager | Self::GraphNode | Self::GraphDependent => Family::Launch,
@@ -417,6 +422,7 @@ impl From<Primitive> for Subject {
             Primitive::AllReduce => Self::AllReduce,
             Primitive::AllGather => Self::AllGather,
             Primitive::ReduceScatter => Self::ReduceScatter,
+            Primitive::AllToAll => Self::AllToAll,
             Primitive::Send => Self::Send,
             Primitive::Norm => Self::Norm,
             Primitive::Activation => Self::Activation,

@@ -6,6 +6,7 @@
 mod attention_decode;
 mod attention_prefill;
 mod collective;
+mod exchange;
 mod gathered;
 mod latent_decode;
 mod matmul;
@@ -25,6 +26,7 @@ use blis_registry::vocabulary::{FormName, Input};
 pub use attention_decode::AttentionDecode;
 pub use attention_prefill::{AttentionPrefill, Rows, attention_pairs};
 pub use collective::Collective;
+pub use exchange::Exchange;
 pub use gathered::Gathered;
 pub use latent_decode::LatentDecode;
 pub use matmul::Matmul;
@@ -62,6 +64,8 @@ pub enum Form {
     Collective(Collective),
     /// A collective that leaves its domain of links.
     Network(Network),
+    /// An exchange of tokens.
+    Exchange(Exchange),
     /// Work bound by memory traffic.
     Stream(Stream),
     /// Turning logits into tokens.
@@ -110,6 +114,7 @@ impl Form {
             FormName::Moe => Self::Moe(Moe::read(entry, fixed)),
             FormName::Collective => Self::Collective(Collective::read(entry)),
             FormName::Network => Self::Network(Network::read(entry, fixed)),
+            FormName::Exchange => Self::Exchange(Exchange::read(entry, fixed)),
             FormName::Stream => Self::Stream(Stream::read(entry, fixed)),
             FormName::PerUnit => Self::PerUnit(PerUnit::read(entry, fixed)),
             FormName::Stored => Self::Stored(Stored::read(entry, fixed)),
@@ -132,6 +137,7 @@ impl Form {
             | Self::Moe(_)
             | Self::Collective(_)
             | Self::Network(_)
+            | Self::Exchange(_)
             | Self::Stream(_)
             | Self::PerUnit(_)
             | Self::Sampling(_)
@@ -154,6 +160,7 @@ impl Form {
             Self::Moe(form) => whole(form.microseconds(inputs)),
             Self::Collective(form) => whole(form.microseconds(inputs)),
             Self::Network(form) => whole(form.microseconds(inputs)),
+            Self::Exchange(form) => whole(form.microseconds(inputs)),
             Self::Stream(form) => whole(form.microseconds(inputs)),
             Self::PerUnit(form) => whole(form.microseconds(inputs)),
             Self::Stored(form) => whole(form.bytes(inputs)),

@@ -72,6 +72,10 @@ const GATHERED: PrimitiveShape = PrimitiveShape::Gathered {
 const SCORES: PrimitiveShape =
     PrimitiveShape::Scores { heads: 64, head_dim: 128, entry_bytes: 132, ratio: 4, top_k: 100, ranked: 200, multiplied: FormatName::Bf16 };
 
+fn exchanged(primitive: Primitive, kernel: &str, (group, bytes_per_row): (u32, u64), rows: RowSet) -> LoweredLayer {
+    layer(35, primitive, kernel, PrimitiveShape::Collective { group, bytes_per_row }, rows)
+}
+
 /// A mixture of experts with alternating windows on four ranks, as an engine would lower it.
 pub(crate) fn mixture(hardware: &str) -> PoolPlan {
     let (attention_kernel, experts) = match chip(hardware).compute_capability.value {
@@ -106,14 +110,9 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
     layers.extend([
         layer(35, Primitive::Activation, "inductor/fused", stream(6 * 2880), RowSet::Tokens),
         layer(35, Primitive::Gemm, "cublas/linear", gemm(50_272, 2880), RowSet::Sampled),
-        layer(
-            35,
-            Primitive::AllGather,
-            "nccl/all-gather",
-            PrimitiveShape::Collective { group: 4, bytes_per_row: 2 * 50_272 },
-            RowSet::Sampled,
-        ),
-        layer(35, Primitive::Send, "nccl/send", PrimitiveShape::Collective { group: 2, bytes_per_row: 2 * 2880 }, RowSet::Tokens),
+        exchanged(Primitive::AllGather, "nccl/all-gather", (4, 2 * 50_272), RowSet::Sampled),
+        exchanged(Primitive::Send, "nccl/send", (2, 2 * 2880), RowSet::Tokens),
+        exchanged(Primitive::AllToAll, "deepep/low-latency-dispatch", (2, 4 * 3000), RowSet::Tokens),
         layer(35, Primitive::ReduceScatter, "nccl/reduce-scatter", reduce, RowSet::Split),
         layer(35, Primitive::Activation, "inductor/fused", stream(2 * 2880), RowSet::Gathered),
         layer(

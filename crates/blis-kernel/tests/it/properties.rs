@@ -208,6 +208,22 @@ fn a_collective_is_never_faster_over_a_larger_group_by_the_same_algorithm() {
     }
 }
 
+#[test]
+fn tokens_take_longer_to_their_experts_the_more_there_are_and_few_go_sooner_into_slots() {
+    for name in CHIPS.into_iter().filter(|name| times(name, "deepep/dispatch")) {
+        let price = |kernel: &str, rows| {
+            let shape = PrimitiveShape::Collective { group: 8, bytes_per_row: 59_264 };
+            microseconds(&mut compiled(name, &layer(0, Primitive::AllToAll, kernel, shape, RowSet::Tokens)), rows)
+        };
+        for kernel in ["deepep/low-latency-dispatch", "deepep/low-latency-combine", "deepep/dispatch", "deepep/combine"] {
+            let prices: Vec<f64> = [1, 8, 64, 512, 4_096].into_iter().map(|rows| price(kernel, rows)).collect();
+            assert!(prices.windows(2).all(|pair| pair[1] > pair[0]), "{name} {kernel}: {prices:?}");
+        }
+        let (slots, ranks) = (price("deepep/low-latency-dispatch", 1), price("deepep/dispatch", 1));
+        assert!(slots < ranks / 5.0, "{name}: {slots} us, {ranks} us");
+    }
+}
+
 fn any_shape() -> impl Strategy<Value = (Primitive, PrimitiveShape)> {
     let format = (0..FormatName::ALL.len()).prop_map(|index| {
         let weights = FormatName::ALL[index];

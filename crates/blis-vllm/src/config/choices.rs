@@ -38,6 +38,18 @@ macro_rules! choice {
 }
 
 choice! {
+    /// How tokens reach the ranks that hold their experts whole.
+    All2AllBackend {
+        /// Every rank gathers all of them, and sums are scattered.
+        AllgatherReducescatter = "allgather_reducescatter",
+        /// `DeepEP`'s kernels for prompts, on whose counts the host waits.
+        DeepepHighThroughput = "deepep_high_throughput",
+        /// `DeepEP`'s kernels for decodes, whose slots are laid out beforehand.
+        DeepepLowLatency = "deepep_low_latency",
+    }
+}
+
+choice! {
     /// Element type of activations.
     Dtype {
         /// bfloat16.

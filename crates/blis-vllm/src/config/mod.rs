@@ -25,9 +25,9 @@ mod tests;
 mod value;
 
 pub use choices::{
-    AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
-    LinearBackend, MambaCacheMode, MambaDtype, MatmulPrecision, MlaPrefillBackend, MoeBackend, MsaDecodeBackend, SchedulingPolicy,
-    SparseBackend,
+    All2AllBackend, AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype,
+    KvCacheDtype, LinearBackend, MambaCacheMode, MambaDtype, MatmulPrecision, MlaPrefillBackend, MoeBackend, MsaDecodeBackend,
+    SchedulingPolicy, SparseBackend,
 };
 pub use error::{ConfigError, Place};
 pub use former_defaults::release_after;

@@ -9,8 +9,8 @@ use std::fmt;
 use blis_contracts::format::FormatName;
 
 use super::choices::{
-    AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype, KvCacheDtype,
-    LinearBackend, MambaCacheMode, MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
+    All2AllBackend, AttentionBackend, CompilationMode, CudagraphMode, Dtype, FlashinferAllreduce, GraphSupport, HashAlgo, IndexerKvDtype,
+    KvCacheDtype, LinearBackend, MambaCacheMode, MatmulPrecision, MlaPrefillBackend, MoeBackend, SchedulingPolicy,
 };
 use super::former_rules::ReleaseRules;
 use super::setting::Setting;
@@ -61,6 +61,8 @@ pub struct DataParallelSettings {
     pub size: u32,
     /// Whether they run in lockstep, because they share the experts of a mixture. Else each runs on its own.
     pub lockstep: bool,
+    /// How tokens reach their experts where ranks of several cores hold those whole.
+    pub exchange: All2AllBackend,
     /// Steps between two agreements on whether any core still has requests.
     pub sync_interval: u64,
     /// Steps between two at which cores in lockstep begin or continue prompts; 1 for every step.

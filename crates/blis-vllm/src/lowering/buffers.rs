@@ -11,7 +11,7 @@ use blis_contracts::units::BytesPerRank;
 
 use super::pass::QK_NORM_MOST_ROWS;
 use super::site::Site;
-use super::{collective, compressed, gemma4, selected};
+use super::{collective, compressed, exchange, gemma4, selected};
 use crate::config::MlaPrefillBackend;
 
 pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
@@ -19,6 +19,7 @@ pub(super) fn list(site: &Site<'_>) -> Vec<Buffer> {
     [("rotary table", rotary_table(site)), ("token counts of penalties", penalty_counts(site))]
         .into_iter()
         .chain(communicators)
+        .chain(exchange::buffer_bytes(site))
         .chain(prompt_workspace(site).map(|bytes| ("FlashInfer workspace", bytes)))
         .chain(compressed::workspace_bytes(site))
         .chain(selected::workspace_bytes(site))

@@ -8,19 +8,20 @@
 //!
 //! A table lists upstream's backends for one storage format in its order of preference; `--moe-backend` keeps the rows of that
 //! backend. For mxfp4, a requested activation format puts its variants first, and without a request only 16-bit variants take part.
-//! Left out: backends for all-to-all exchanges, batched layouts and other vendors; emulation.
+//! Experts that read tokens from slots have a table of their own. Left out: backends of exchanges that the configuration refuses, and of other
+//! vendors; emulation.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::MixtureOfExperts;
 use blis_contracts::plan::PrimitiveShape;
 
 use super::names::{
-    CUTLASS_EXPERTS, DEEPGEMM_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, HUMMING_EXPERTS, KernelName, MARLIN_EXPERTS,
-    OPENAI_TRITON_MXFP4, OPENAI_TRITON_MXFP4_UNFUSED, TRITON_EXPERTS, TRTLLM_EXPERTS,
+    CUTLASS_EXPERTS, DEEPGEMM_EXPERTS, DEEPGEMM_SLOT_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, HUMMING_EXPERTS,
+    KernelName, MARLIN_EXPERTS, OPENAI_TRITON_MXFP4, OPENAI_TRITON_MXFP4_UNFUSED, TRITON_EXPERTS, TRITON_SLOT_EXPERTS, TRTLLM_EXPERTS,
 };
 use super::site::Site;
-use super::{LoweringError, compressed};
-use crate::config::MoeBackend;
+use super::{LoweringError, compressed, exchange};
+use crate::config::{All2AllBackend, MoeBackend};
 
 /// How a backend keeps the experts' scales and biases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +111,11 @@ fn silu(site: &Site<'_>) -> bool {
     !site.is_gpt_oss() && !site.is_minimax_m3() && !site.is_gemma4()
 }
 
+/// Whether every rank has the tokens of all.
+fn gathers(site: &Site<'_>) -> bool {
+    exchange::backend(site) == All2AllBackend::AllgatherReducescatter
+}
+
 const fn always(_: &Site<'_>) -> bool {
     true
 }
@@ -174,12 +180,18 @@ const FP8: &[Row] = &[
 /// 8-bit floats with a scale per block; on Hopper without expert parallelism Triton comes first.
 const FP8_BLOCK: &[Row] = &[
     Row { backend: None, ..row(MoeBackend::Auto, |site| hopper(site) && site.expert_ranks == 1, TRITON_EXPERTS) },
-    row(MoeBackend::FlashinferTrtllm, |site| blackwell(site) && !site.is_gemma4(), TRTLLM_EXPERTS),
+    row(MoeBackend::FlashinferTrtllm, |site| blackwell(site) && !site.is_gemma4() && gathers(site), TRTLLM_EXPERTS),
     row(MoeBackend::FlashinferCutlass, hopper, FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::DeepGemm, |site| deep_gemm(site) && !site.is_gemma4(), DEEPGEMM_EXPERTS),
     row(MoeBackend::Triton, always, TRITON_EXPERTS),
     Row { activations: Some(FormatName::Bf16), ..HUMMING },
     Row { activations: Some(FormatName::Bf16), ..row(MoeBackend::Marlin, always, MARLIN_EXPERTS) },
+];
+
+/// The same, read from slots.
+const FP8_BLOCK_IN_SLOTS: &[Row] = &[
+    row(MoeBackend::DeepGemm, |site| deep_gemm(site) && !site.is_gemma4(), DEEPGEMM_SLOT_EXPERTS),
+    row(MoeBackend::Triton, always, TRITON_SLOT_EXPERTS),
 ];
 
 /// NVFP4.
@@ -226,6 +238,7 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
         FormatName::Mxfp4 if site.is_gpt_oss() => MXFP4,
         FormatName::Mxfp4 if compressed::applies(site) => MXFP4_EIGHT_BIT,
         FormatName::Fp8 => FP8,
+        FormatName::Fp8Block if exchange::backend(site) == All2AllBackend::DeepepLowLatency => FP8_BLOCK_IN_SLOTS,
         FormatName::Fp8Block => FP8_BLOCK,
         FormatName::Nvfp4 => NVFP4,
         FormatName::Int4Group32 | FormatName::Int4Group128 => INT4,

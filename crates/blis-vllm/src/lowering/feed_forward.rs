@@ -12,13 +12,10 @@ use blis_contracts::plan::{Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::LoweringError;
 use super::elementwise::{self, Input};
-use super::exchange::{self, Exchange};
+use super::exchange::{self, Exchange, Leg};
 use super::experts::{self, ExpertsChoice};
 use super::linear::{self, Matrix};
-use super::names::{
-    CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, SHARED_STREAM, TORCH_ADD,
-    TORCH_CAST,
-};
+use super::names::{CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, INDUCTOR_FUSED, NCCL_ALL_GATHER, SHARED_STREAM, TORCH_ADD, TORCH_CAST};
 use super::parts::TokenParts;
 use super::pass::{Pass, Sum};
 use super::site::Site;
@@ -144,18 +141,18 @@ impl Pass<'_> {
 
     /// The way of tokens to the experts of all engine cores; none where there is one core.
     pub(super) fn dispatched(&mut self, exchange: Exchange) {
-        self.exchanged(exchange, Primitive::AllGather, NCCL_ALL_GATHER, exchange.dispatched);
+        self.exchanged(exchange, exchange.there, exchange.dispatched);
     }
 
     /// The way back of what experts yield, of so many bytes a row.
     pub(super) fn combined(&mut self, exchange: Exchange, bytes_per_row: u64) {
-        self.exchanged(exchange, Primitive::ReduceScatter, NCCL_REDUCE_SCATTER, bytes_per_row);
+        self.exchanged(exchange, exchange.back, bytes_per_row);
     }
 
-    fn exchanged(&mut self, exchange: Exchange, primitive: Primitive, kernel: KernelName, bytes_per_row: u64) {
+    fn exchanged(&mut self, exchange: Exchange, leg: Leg, row: u64) {
         if exchange.group > 1 {
-            let shape = PrimitiveShape::Collective { group: exchange.group, bytes_per_row };
-            self.push(primitive, kernel, shape, exchange.own, RowRange::ALL);
+            let shape = PrimitiveShape::Collective { group: exchange.group, bytes_per_row: leg.all_bytes(row) };
+            self.push(leg.primitive, leg.kernel, shape, exchange.own, RowRange::ALL);
         }
     }
 }

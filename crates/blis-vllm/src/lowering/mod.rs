@@ -96,6 +96,14 @@ pub enum LoweringError {
         /// Engine cores whose ranks share it as well; 1 for none.
         cores: u32,
     },
+    /// What the exchange of tokens that the line asks for meets here.
+    #[error("--all2all-backend {backend}: {reason}, which is not modelled; leave it out")]
+    Exchange {
+        /// As the line names it.
+        backend: &'static str,
+        /// What it meets.
+        reason: String,
+    },
     /// Something about the model that is not modelled.
     #[error("the model `{model}` {reason}, which is not modelled{}{instead}", if instead.is_empty() { "" } else { "; " })]
     NotModelled {

@@ -210,6 +210,10 @@ kernels! {
     FLASHINFER_CUTEDSL_EXPERTS = "flashinfer" / "cutedsl-moe";
     /// `DeepGEMM` experts.
     DEEPGEMM_EXPERTS = "deepgemm" / "moe";
+    /// `DeepGEMM` experts that read tokens from slots.
+    DEEPGEMM_SLOT_EXPERTS = "deepgemm" / "masked-moe";
+    /// vLLM's Triton experts that read tokens from slots.
+    TRITON_SLOT_EXPERTS = "triton" / "batched-moe";
     /// vLLM's CUTLASS experts.
     CUTLASS_EXPERTS = "cutlass" / "moe";
     /// Marlin experts.
@@ -240,6 +244,14 @@ kernels! {
     MULTIMEM_REDUCE_SCATTER = "vllm-csrc" / "multimem-reduce-scatter";
     /// NCCL's reduce-scatter.
     NCCL_REDUCE_SCATTER = "nccl" / "reduce-scatter";
+    /// `DeepEP`'s kernel that sends tokens to slots of their experts, in eight bits.
+    DEEPEP_LOW_LATENCY_DISPATCH = "deepep" / "low-latency-dispatch";
+    /// `DeepEP`'s kernel that brings back what experts left in slots, and sums it.
+    DEEPEP_LOW_LATENCY_COMBINE = "deepep" / "low-latency-combine";
+    /// `DeepEP`'s kernels that send tokens to ranks of their experts.
+    DEEPEP_DISPATCH = "deepep" / "dispatch";
+    /// `DeepEP`'s kernel that brings back and sums what ranks yield.
+    DEEPEP_COMBINE = "deepep" / "combine";
     /// NCCL's send and the receive that meets it.
     NCCL_SEND = "nccl" / "send";
     /// A kernel the compiler generated.

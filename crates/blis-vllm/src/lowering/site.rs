@@ -6,7 +6,7 @@ use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, Mixtu
 use blis_contracts::plan::{Layout, RowSet};
 
 use super::parts::TokenParts;
-use super::{LoweringError, compressed, gemma4, selected};
+use super::{LoweringError, compressed, exchange, gemma4, selected};
 use crate::config::{CompilationMode, Dtype, KvCacheDtype, Resolved};
 
 /// The architecture whose experts have a clamped, interleaved activation and a class of their own upstream.
@@ -116,6 +116,7 @@ impl<'a> Site<'a> {
         if site.is_gemma4() {
             gemma4::check(&site)?;
         }
+        exchange::check(&site)?;
         Ok(site)
     }
 

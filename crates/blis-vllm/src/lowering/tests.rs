@@ -2,6 +2,7 @@
 
 mod block_sparse;
 mod compressed;
+mod exchange;
 mod gemma4;
 mod kernels;
 mod latent;

@@ -26,14 +26,14 @@ pub enum UsageContext {
 pub(super) fn resolve(
     ledger: &mut Ledger<'_>,
     machine: Machine<'_>,
-    (start, stated_stages): (Start<'_>, u32),
+    (start, stated_stages, in_slots): (Start<'_>, u32, bool),
     (max_model_len, floor): (u64, u64),
 ) -> Result<SchedulerSettings, ConfigError> {
     let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
     let async_scheduling = async_scheduling(ledger, start)?;
     let stages = stated_stages.max(start.unpriced.stages);
     let (max_num_batched_tokens, max_num_seqs) =
-        budgets(ledger, defaults(machine, start.usage), (max_model_len, floor), enable_chunked_prefill)?;
+        budgets(ledger, defaults(machine, start.usage, in_slots), (max_model_len, floor), enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
         ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, Setting::MaxNumBatchedTokens.key());
@@ -92,7 +92,10 @@ struct Defaults {
     rule: &'static str,
 }
 
-fn defaults(machine: Machine<'_>, usage: UsageContext) -> Defaults {
+/// Tokens of one step where experts read them from slots laid out for the most that may come: `DEFAULT_MAX_NUM_BATCHED_TOKENS_FOR_BATCHED_DP`.
+const TOKENS_IN_SLOTS: u64 = 256;
+
+fn defaults(machine: Machine<'_>, usage: UsageContext, in_slots: bool) -> Defaults {
     let memory = machine.chip.reported_memory.value.get();
     let name = machine.chip.device_name.value.to_lowercase();
     let (serving, scripted, seqs, rule) = if memory >= 160 * GIB {
@@ -106,6 +109,9 @@ fn defaults(machine: Machine<'_>, usage: UsageContext) -> Defaults {
         UsageContext::OpenaiApiServer => serving,
         UsageContext::LlmClass => scripted,
     };
+    if in_slots {
+        return Defaults { tokens: TOKENS_IN_SLOTS, seqs, rule: "default where experts read tokens from slots" };
+    }
     Defaults { tokens, seqs, rule }
 }
 

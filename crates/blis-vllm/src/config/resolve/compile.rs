@@ -11,14 +11,14 @@ use super::graphs::{Sizing, decode_tiers, with_support};
 use super::ledger::{Ledger, count};
 use super::model::{GPT_OSS, has_blocked_weights, is_nvfp4};
 use super::{DraftWidths, Machine, Start};
-use crate::config::choices::{CompilationMode, CudagraphMode, GraphSupport};
+use crate::config::choices::{All2AllBackend, CompilationMode, CudagraphMode, GraphSupport};
 use crate::config::error::ConfigError;
-use crate::config::resolved::{CompilationSettings, PassSettings, SchedulerSettings, custom_op_enabled};
+use crate::config::resolved::{CompilationSettings, DataParallelSettings, PassSettings, SchedulerSettings, custom_op_enabled};
 use crate::config::setting::Setting;
 
 pub(super) fn resolve(
     ledger: &mut Ledger<'_>,
-    (machine, start): (Machine<'_>, Start<'_>),
+    (machine, start, cores): (Machine<'_>, Start<'_>, DataParallelSettings),
     ranks: u32,
     scheduler: &SchedulerSettings,
     support: GraphSupport,
@@ -39,12 +39,20 @@ pub(super) fn resolve(
         sizes(ledger, machine, scheduler, start.unpriced.drafting.as_ref())?
     };
     let (splits, cudagraph_mode) = splitting(ledger, mode, &passes, cudagraph_mode)?;
+    let waits = waits_for_host(cores, mode, cudagraph_mode)?;
+    let cudagraph_mode = if waits { CudagraphMode::None } else { cudagraph_mode };
     let splits_at_attention = splits || breakable;
     let cudagraph_mode = with_support(cudagraph_mode, support, splits_at_attention)?;
     let setting = Setting::CompilationConfigCudagraphMode;
     if ledger.stated(setting).and_then(Value::as_str) != Some(cudagraph_mode.as_str()) {
-        let level_rule = format!("optimization level {level}, compilation mode {mode}, attention backend support {support}");
-        ledger.derive(setting, cudagraph_mode, if eager { Setting::EnforceEager.key().to_owned() } else { level_rule });
+        let rule = if eager {
+            Setting::EnforceEager.key().to_owned()
+        } else if waits {
+            Setting::All2allBackend.key().to_owned()
+        } else {
+            format!("optimization level {level}, compilation mode {mode}, attention backend support {support}")
+        };
+        ledger.derive(setting, cudagraph_mode, rule);
     }
     let largest = sizes.last().copied().unwrap_or(0);
     write_sizes(ledger, &sizes, largest);
@@ -233,6 +241,23 @@ fn write_sizes(ledger: &mut Ledger<'_>, sizes: &[u64], largest: u64) {
     ledger.derive(Setting::MaxCudagraphCaptureSize, largest, rule);
     let list = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
     ledger.derive(Setting::CudagraphCaptureSizes, format!("[{list}]"), rule);
+}
+
+/// Whether the exchange of tokens waits for the host in the middle of a step, which no graph can hold. Upstream drops graphs where the
+/// compiler runs, and elsewhere tries to capture them all the same.
+fn waits_for_host(cores: DataParallelSettings, mode: CompilationMode, graphs: CudagraphMode) -> Result<bool, ConfigError> {
+    let waits = cores.lockstep && cores.exchange == All2AllBackend::DeepepHighThroughput;
+    if waits && mode != CompilationMode::VllmCompile && graphs != CudagraphMode::None {
+        return Err(ConfigError::NotModelled {
+            name: "--all2all-backend".to_owned(),
+            value: cores.exchange.as_str().to_owned(),
+            reason:
+                "upstream leaves graphs on without the compiler, and what becomes of kernels in them that wait for the host is not known"
+                    .to_owned(),
+            instead: "; add --enforce-eager, or state --all2all-backend deepep_low_latency".to_owned(),
+        });
+    }
+    Ok(waits)
 }
 
 /// Whether the compiled graph is split at attention, and what that leaves of the graph mode.

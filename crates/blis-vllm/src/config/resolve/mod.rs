@@ -25,6 +25,7 @@ mod selected;
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
 
+use super::choices::All2AllBackend;
 use super::error::ConfigError;
 use super::launch::Stated;
 use super::resolved::Resolved;
@@ -105,18 +106,20 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
     let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine, nnodes, stages)?;
     let (data_parallel, placement) = parallel::data_parallel(&mut ledger, machine, nnodes, tensor_parallel_size * stages)?;
     let expert_parallel_size = parallel::expert_parallel_size(&mut ledger, machine, tensor_parallel_size * data_parallel.size)?;
+    let in_slots = data_parallel.exchange == All2AllBackend::DeepepLowLatency && data_parallel.size > 1 && expert_parallel_size > 1;
     let api_server_count = parallel::api_server_count(&mut ledger, data_parallel.size)?;
     let language_model_only = ledger.flag(Setting::LanguageModelOnly);
     let dtype = model::dtype(&mut ledger, machine)?;
     model::quantization(&mut ledger, machine, dtype)?;
     let mut cache = cache::resolve(&mut ledger, machine)?;
     let floor = gemma4::least_tokens(machine, language_model_only);
-    let scheduler = batch::resolve(&mut ledger, machine, (start, stages), (cache.max_model_len, floor))?;
+    let scheduler = batch::resolve(&mut ledger, machine, (start, stages, in_slots), (cache.max_model_len, floor))?;
     let attention = attention::resolve(&mut ledger, machine, tensor_parallel_size, &cache, language_model_only)?;
     cache.block_size = attention::block_size(&mut ledger, machine, &attention, &cache);
     chunked::check_blocks(machine, &cache)?;
     hybrid::resolve(&mut ledger, machine, (tensor_parallel_size, dtype), &attention, &scheduler, &mut cache)?;
-    let compilation = compile::resolve(&mut ledger, (machine, start), tensor_parallel_size, &scheduler, attention.graph_support)?;
+    let compilation =
+        compile::resolve(&mut ledger, (machine, start, data_parallel), tensor_parallel_size, &scheduler, attention.graph_support)?;
     let kernels = kernels::resolve(&mut ledger)?;
     kernels::check_all_reduce(&kernels, &compilation, tensor_parallel_size > placement.ranks_per_node)?;
     let model_runner_v2 = ledger.flag_or(Setting::VllmUseV2ModelRunner, true, "on for what is modelled");

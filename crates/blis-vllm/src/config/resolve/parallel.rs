@@ -9,6 +9,7 @@ use blis_contracts::model::{FeedForward, ModelGraph};
 
 use super::ledger::Ledger;
 use super::{Machine, nodes};
+use crate::config::choices::All2AllBackend;
 use crate::config::error::ConfigError;
 use crate::config::resolved::{DataParallelSettings, Placement};
 use crate::config::setting::Setting;
@@ -30,9 +31,14 @@ pub(super) fn data_parallel(
     if let Some(removed) = all2all.as_str().filter(|backend| REMOVED_BACKENDS.contains(backend)) {
         ledger.derive(Setting::All2allBackend, "allgather_reducescatter", format!("upstream has removed {removed}"));
     }
+    let exchange = match all2all.as_str() {
+        Some(stated) => All2AllBackend::named(stated).unwrap_or(All2AllBackend::AllgatherReducescatter),
+        None => All2AllBackend::AllgatherReducescatter,
+    };
     let settings = DataParallelSettings {
         size: u32::try_from(size).expect("checked against the GPUs of all nodes"),
         lockstep: size > 1 && has_experts(machine.model),
+        exchange,
         sync_interval: ledger.count(Setting::DpSyncInterval)?,
         prefill_schedule_interval: ledger.count(Setting::PrefillScheduleInterval)?,
     };
