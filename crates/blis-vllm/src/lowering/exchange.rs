@@ -13,7 +13,8 @@
 //!
 //! Left out: that the input is quantised before it travels (its quantisation is priced with the kernel, on the gathered rows); that shared
 //! experts run while `DeepEP`'s tokens travel (they are priced as where none do); a copy of what `DeepEP`'s ranks bring back; ranks
-//! that receive more than others; other all-to-all backends, which the configuration refuses.
+//! that receive more than others; that a host which has waited for counts no longer runs ahead of the accelerator; other all-to-all
+//! backends, which the configuration refuses.
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{FeedForward, MixtureOfExperts, ModelGraph};

@@ -79,6 +79,12 @@ fn deepep_is_refused_where_nothing_says_what_it_takes() {
     for (model, chip, line, told) in [
         ("gpt-oss-120b", "h200", CORES, "a residual stream of 2880 elements is padded for DeepEP's kernels"),
         ("qwen3-30b-a3b", "h200", CORES, "which kernel runs experts stored as bf16 beside DeepEP is not ported"),
+        (
+            "deepseek-v3",
+            "h200",
+            "--data-parallel-size 16 --nnodes 2 --enable-expert-parallel",
+            "no table times DeepEP's kernels as vLLM calls them over several nodes",
+        ),
         ("minimax-m2.5", "l40s", CORES, "no table times DeepEP's kernels on this chip"),
         (
             "minimax-m2.5",

@@ -45,3 +45,21 @@ fn tokens_of_cores_on_two_nodes_meet_at_the_experts_over_the_network_and_indepen
     let dense = Line("llama-3.1-8b-instruct", "h200", "--data-parallel-size 16 --nnodes 2").plan();
     assert_eq!(dense.layout, Layout { data: 16, ..Layout::SINGLE });
 }
+
+#[test]
+fn parts_are_exchanged_by_vllms_own_kernels_as_far_as_one_domain_of_links_reaches() {
+    let line = "--tensor-parallel-size 8 --data-parallel-size 2 --nnodes 4 --enable-expert-parallel";
+    let parts = |chip| {
+        let plan = Line("deepseek-v3.2", chip, line).plan();
+        let of_ranks = |piece: &&LoweredLayer| matches!(piece.shape, PrimitiveShape::Collective { group: 8, .. }) && piece.layer == 5;
+        plan.layers.iter().filter(of_ranks).map(written).collect::<Vec<_>>()
+    };
+    let joined = parts("gb200-nvl72");
+    assert!(
+        joined.contains(&"collective.all_gather vllm-csrc/lamport-all-gather split to 146: 14336 B a row over 8".to_owned()),
+        "{joined:#?}"
+    );
+    assert!(joined.iter().any(|piece| piece.contains("vllm-csrc/multimem-reduce-scatter")), "{joined:#?}");
+    let apart = parts("b200");
+    assert!(apart.iter().all(|piece| piece.contains(" nccl/")), "{apart:#?}");
+}
