@@ -29,8 +29,8 @@ pub trait Engine: std::fmt::Debug {
     /// What the engine shows of itself right now.
     fn snapshot(&self) -> EngineSnapshot;
 
-    /// Totals since the start.
-    fn counters(&self) -> EngineCounters;
+    /// Totals from the start to `until`, which lies before no event so far: steps in flight then count for what they have run.
+    fn counters(&self, until: SimTime) -> EngineCounters;
 }
 
 /// What an engine can be handed.

@@ -342,7 +342,7 @@ impl<'a> Simulation<'a> {
             concurrency: self.in_flight.average(window_end),
             used_blocks: self.used_blocks.average(window_end),
             peak_blocks: self.used_blocks.peak(),
-            engine: self.engine.counters(),
+            engine: self.engine.counters(end),
             recorder: self.recorder,
             growth: self.backlog.growth(),
             prioritised: self.prioritised.iter().map(|client| self.sources[*client as usize].name().to_owned()).collect(),

@@ -131,7 +131,7 @@ impl Engine for BatchEngine {
         EngineSnapshot { used_blocks: Blocks::new(self.running.len() as u64), usable_blocks: Blocks::new(100), ..EngineSnapshot::default() }
     }
 
-    fn counters(&self) -> EngineCounters {
+    fn counters(&self, _until: SimTime) -> EngineCounters {
         self.counters
     }
 }

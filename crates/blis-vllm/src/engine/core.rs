@@ -250,6 +250,11 @@ impl Core {
         (start, end)
     }
 
+    /// Time of the steps in flight that `past` finds ahead, of all the core's accelerators.
+    pub(super) fn ahead(&self, past: impl Fn(SimTime) -> u64) -> u64 {
+        self.stages_free.iter().map(|free| past(*free)).sum::<u64>() / self.stages_free.len() as u64
+    }
+
     /// A batch went into the queue: the call returns while there is room and something to fill it with.
     fn scheduled(&mut self, now: SimTime, executed: bool) {
         let room = self.queue.len() < self.scheduler.config().max_concurrent_batches as usize;

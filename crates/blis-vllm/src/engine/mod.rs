@@ -31,7 +31,7 @@ use blis_contracts::plan::{PoolPlan, PrimitiveShape};
 use blis_contracts::provenance::ResolvedSetting;
 use blis_contracts::request::RequestSlot;
 use blis_contracts::step::{RankStep, StepEstimate, StepShape};
-use blis_contracts::units::{Blocks, SimTime, Tokens};
+use blis_contracts::units::{Blocks, SimDuration, SimTime, Tokens};
 
 use self::coordinator::{Counts, FrontEnds, Home, Notice};
 use self::core::{Core, CoreInput};
@@ -368,9 +368,14 @@ impl Engine for VllmEngine {
         }
     }
 
-    fn counters(&self) -> EngineCounters {
+    fn counters(&self, until: SimTime) -> EngineCounters {
         let sum = |of: fn(&Scheduler) -> u64| self.schedulers().map(of).sum();
+        let past = |free: SimTime| free.as_micros().saturating_sub(until.as_micros());
+        // Cores in lockstep share the time at which their accelerators are free.
+        let in_lockstep = self.cores.len() as u64 * past(self.device_free);
+        let alone: u64 = self.cores.iter().map(|core| core.ahead(past)).sum();
         EngineCounters {
+            busy: SimDuration::from_micros(self.counters.busy.as_micros().saturating_sub(in_lockstep + alone)),
             preemptions: sum(Scheduler::preemptions),
             prefix_queries: Tokens::new(sum(|scheduler| scheduler.kv().stats().queries)),
             prefix_hits: Tokens::new(sum(|scheduler| scheduler.kv().stats().hits)),

@@ -233,7 +233,9 @@ fn a_decode_waits_for_the_token_that_the_last_stage_samples_and_a_prompt_does_no
          10480: token of 0
          10480: Length of 0",
     );
-    assert_eq!(engine.counters().busy.as_micros(), 6_200, "half of what both stages work");
+    let busy = |until| engine.counters(SimTime::from_micros(until)).busy.as_micros();
+    assert_eq!(busy(10_480), 6_200, "half of what both stages work");
+    assert_eq!(busy(10_250), 6_100, "the last stage has 200 us to go");
 }
 
 #[test]
@@ -397,7 +399,7 @@ fn what_a_request_waits_behind_is_counted_in_full() {
         }
     }
     // Four prompts of 32 tokens fill a step: the rest wait from 0 to 150, and the ninth on to 2180.
-    assert_eq!(engine.counters().waits.token_budget.as_micros(), 2180);
+    assert_eq!(engine.counters(now).waits.token_budget.as_micros(), 2180);
     assert_eq!((finished.len(), in_steps), (9, vec![4, 4, 1]));
     assert!(finished.iter().all(|(_, reason)| *reason == FinishReason::Length));
 }
