@@ -4,7 +4,7 @@ A row runs the same experts again and again: where all that it hits fit the seco
 the entry. Where the framework routes in kernels of its own in front (`routing`), so is what they take: the modelled release routes within the kernel for every
 model that these entries are for.
 
-Experts that read from slots are in `slots.py`. Held out: tensor-parallel width 4 whole, and token counts 96 and 1536 at every width. Fitted on expert-parallel width 1.
+Experts that read from slots are in `slots.py`, those that only ranks with whole experts have in `resident.py`. Held out: tensor-parallel width 4 whole, and token counts 96 and 1536 at every width. Fitted on expert-parallel width 1.
 How many experts a call touches is arithmetic, not a fit: exact for the tables' balanced routing, and for their
 power-law routing the mean over seeded draws of the same law (`routing`).
 Rows of TensorRT-LLM's kernel with 4-bit weights and tuned rows beside them were measured untuned, and are fitted as tuned ones would take (`tuned.py`).
@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 import forms
+import resident
 import slots
 import source
 import tuned
@@ -194,6 +195,7 @@ def expert_knots(kernel, tensor_format, sizes):
 
 def entries(chip, wheel, report):
     yield from with_families(checked(chip, wheel, report))
+    yield from resident.entries(chip, wheel, report)
     yield from slots.entries(chip, wheel, report)
 
 
