@@ -52,7 +52,7 @@ pub(crate) fn of_line(error: &ConfigError) -> GradeReason {
         | ConfigError::NotARelease { .. } => (ReasonCode::LaunchUnreadable, LINE.to_owned()),
         ConfigError::LaterRelease { .. } => (ReasonCode::FieldNotInRelease, "launch.image".to_owned()),
         ConfigError::NotPorted(_) => (ReasonCode::FieldNotModelled, "model".to_owned()),
-        ConfigError::Refused(_) => (ReasonCode::RunRefused, "start".to_owned()),
+        ConfigError::Inconsistent(_) | ConfigError::Refused(_) => (ReasonCode::RunRefused, "start".to_owned()),
     };
     GradeReason::new(code, subject, error.to_string())
 }

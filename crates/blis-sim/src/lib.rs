@@ -31,6 +31,6 @@ pub use outcome::{Frame, Observer, Outcome, Progress, SimulationError, Statistic
 pub use prepare::{Prepared, RunError, estimated_line, prepare, prepare_stated, problems};
 pub use run::{Origin, Run, RunStatistics, run, run_offered, run_prepared};
 pub use simulation::Simulation;
-pub use support::{Question, Supported, support};
+pub use support::{Flags, Question, Supported, Unsupported, support};
 pub use tally::Tally;
 pub use world::{Tree, World, WorldError};

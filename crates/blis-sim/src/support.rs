@@ -11,9 +11,10 @@ use blis_contracts::scenario::{
 };
 use blis_contracts::step::PrefillRow;
 use blis_kernel::PriceLine;
+use blis_vllm::config::{Launch, read_estimating};
 use indexmap::IndexMap;
 
-use crate::prepare::{Prepared, prepare};
+use crate::prepare::{Prepared, RunError, prepare};
 use crate::world::World;
 
 /// Requests of the reference decode step, and the tokens each has cached.
@@ -31,8 +32,34 @@ pub struct Question<'a> {
     pub chip: &'a str,
     /// Ranks that share each matrix.
     pub tensor: u32,
-    /// What else the launch line states, as the user would type it.
-    pub flags: &'a str,
+    /// What else the launch line states.
+    pub flags: &'a Flags,
+}
+
+/// Words of a launch line beside the model and the width, which a question states itself; some model and chip may have them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Flags(String);
+
+impl Flags {
+    /// Reads the words as a user would type them; answers with all that no model and no chip makes right.
+    pub fn read(words: &str) -> Result<Self, Vec<String>> {
+        let line = format!("vllm serve MODEL {words}");
+        let reading = read_estimating(Launch { command: Some(&line), ..Launch::default() }).map_err(|error| vec![error.to_string()])?;
+        let mut wrong: Vec<String> = reading.refusals.iter().filter(|refusal| refusal.is_of_the_line()).map(ToString::to_string).collect();
+        if let Some(width) = reading.stated.value("tensor_parallel_size") {
+            wrong.push(format!("states --tensor-parallel-size {width}; leave it out there, and ask about that width (--tp)"));
+        }
+        if wrong.is_empty() { Ok(Self(words.to_owned())) } else { Err(wrong) }
+    }
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unsupported {
+    /// The flags together are wrong, whatever the model and the chip.
+    Flags(String),
+    /// The deployment does not start.
+    Deployment(String),
 }
 
 /// The answer where the engine starts.
@@ -61,9 +88,14 @@ impl Supported {
     }
 }
 
-/// The answer, or why the engine does not start.
-pub fn support(question: Question<'_>, world: &World) -> Result<Supported, String> {
-    let mut prepared = prepare(&scenario(question, world)?, world).map_err(|error| error.to_string())?;
+/// The answer, or why there is none.
+pub fn support(question: Question<'_>, world: &World) -> Result<Supported, Unsupported> {
+    let scenario = scenario(question, world).map_err(Unsupported::Deployment)?;
+    let mut prepared = prepare(&scenario, world).map_err(|error| match error {
+        RunError::Start(_, error) if error.is_of_the_line() => Unsupported::Flags(error.to_string()),
+        RunError::Start(_, error) => Unsupported::Deployment(error.to_string()),
+        RunError::Scenario(_) | RunError::Simulation(_) => Unsupported::Deployment(error.to_string()),
+    })?;
     let decode = price(&mut prepared, &vec![DECODE.1; DECODE.0], &[]);
     let prefill = price(&mut prepared, &[], &[PROMPT]);
     Ok(Supported { kv_tokens: prepared.kv.capacity_tokens, longest_requests: prepared.kv.max_concurrency, decode, prefill })
@@ -78,7 +110,7 @@ fn price(prepared: &mut Prepared, decode: &[u32], prefill: &[PrefillRow]) -> Vec
 fn scenario(question: Question<'_>, world: &World) -> Result<Scenario, String> {
     let graph = world.catalog.model(question.model).map_err(|error| error.to_string())?;
     let checkpoint = graph.aliases.first().unwrap_or(&graph.name);
-    let command = format!("vllm serve {checkpoint} --tensor-parallel-size {} {}", question.tensor, question.flags);
+    let command = format!("vllm serve {checkpoint} --tensor-parallel-size {} {}", question.tensor, question.flags.0);
     Ok(Scenario {
         kind: ScenarioKind::Scenario,
         name: format!("{} on {}", graph.name, question.chip),

@@ -154,6 +154,24 @@ pub enum StartError {
     Kv(#[from] KvSizingError),
 }
 
+impl StartError {
+    /// Whether the line itself is wrong, so that no model and no machine makes it right.
+    pub const fn is_of_the_line(&self) -> bool {
+        match self {
+            Self::Config(error) => error.is_of_the_line(),
+            Self::Setting(_) => true,
+            Self::Lowering(_)
+            | Self::Environment(_)
+            | Self::TooFewNodes { .. }
+            | Self::NoNetwork { .. }
+            | Self::WeightsDoNotFit { .. }
+            | Self::BudgetExceedsFree { .. }
+            | Self::TooFewStates { .. }
+            | Self::Kv(_) => false,
+        }
+    }
+}
+
 /// Starts an engine.
 pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment) -> Result<Started, StartError> {
     let graph = environment.graph(site.model)?.clone();

@@ -1,13 +1,13 @@
 //! Laws of prices that need a whole model: more ranks never save more than their number, and longer prompts never cost less.
 
 use blis_contracts::step::PrefillRow;
-use blis_sim::{Prepared, Question, World, support};
+use blis_sim::{Flags, Prepared, Question, World, support};
 
 use crate::fixture::prepare_text;
 
 /// Accelerator time of the reference steps over so many ranks, in nanoseconds: decode, then prefill.
 fn device_ns(model: &str, chip: &str, tensor: u32, world: &World) -> Option<[f64; 2]> {
-    let answer = support(Question { model, chip, tensor, flags: "" }, world).ok()?;
+    let answer = support(Question { model, chip, tensor, flags: &Flags::default() }, world).ok()?;
     let time = |lines: &[blis_kernel::PriceLine]| lines.iter().filter(|line| line.on_device).map(|line| line.ns).sum();
     Some([time(&answer.decode), time(&answer.prefill)])
 }

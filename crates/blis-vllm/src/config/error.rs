@@ -159,6 +159,9 @@ pub enum ConfigError {
         /// The value.
         value: String,
     },
+    /// Statements that upstream refuses whatever the model and the machine.
+    #[error("{0}")]
+    Inconsistent(String),
     /// A combination that upstream refuses at start-up, or that no modelled kernel serves.
     #[error("{0}")]
     Refused(String),
@@ -206,7 +209,35 @@ impl ConfigError {
             | Self::UnknownKey { .. }
             | Self::MutuallyExclusive { .. }
             | Self::NotPorted(_)
+            | Self::Inconsistent(_)
             | Self::Refused(_) => Place::Line,
+        }
+    }
+
+    /// Whether the line itself is wrong, so that no model and no machine makes it right. The other refusals are of a deployment: upstream
+    /// would take the line elsewhere, or this port does not model what it asks for.
+    pub const fn is_of_the_line(&self) -> bool {
+        match self {
+            Self::CommandOrArgs { .. }
+            | Self::Unbalanced
+            | Self::ShellSyntax { .. }
+            | Self::NotAServer { .. }
+            | Self::UnknownFlag { .. }
+            | Self::AmbiguousFlag { .. }
+            | Self::MissingValue { .. }
+            | Self::UnexpectedValue { .. }
+            | Self::WrongType { .. }
+            | Self::InvalidChoice { .. }
+            | Self::OutOfRange { .. }
+            | Self::UnknownKey { .. }
+            | Self::UnknownVariable { .. }
+            | Self::VariableTwice { .. }
+            | Self::NoEquivalent { .. }
+            | Self::MutuallyExclusive { .. }
+            | Self::NotARelease { .. }
+            | Self::LaterRelease { .. }
+            | Self::Inconsistent(_) => true,
+            Self::NotModelled { .. } | Self::NotPorted(_) | Self::Refused(_) => false,
         }
     }
 }

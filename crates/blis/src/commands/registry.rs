@@ -8,7 +8,7 @@ use blis_registry::vocabulary::{Subject, Tier};
 use blis_registry::{ChipCoefficients, Entry, Query, Registry};
 use blis_report::grid::Grid;
 use blis_report::quantity::{counted, share};
-use blis_sim::{Question, World, WorldError, support};
+use blis_sim::{Flags, Question, World, WorldError, support};
 use clap::Subcommand;
 
 use super::{Outcome, print};
@@ -176,7 +176,7 @@ fn users(entry: &Entry, chip: &str, world: &World) -> String {
     let node = world.catalog.chip(chip).map_or(1, |chip| chip.gpus_per_node.value);
     let widths: Vec<u32> = std::iter::successors(Some(1_u32), |width| Some(width * 2)).take_while(|width| *width <= node).collect();
     let uses = |model: &&str| {
-        let first = widths.iter().find_map(|&tensor| support(Question { model, chip, tensor, flags: "" }, world).ok());
+        let first = widths.iter().find_map(|&tensor| support(Question { model, chip, tensor, flags: &Flags::default() }, world).ok());
         first.is_some_and(|answer| {
             answer.decode.iter().chain(&answer.prefill).any(|line| line.entry == entry.name && line.primitive == entry.primitive)
         })

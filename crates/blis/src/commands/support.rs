@@ -8,7 +8,7 @@ use blis_kernel::PriceLine;
 use blis_report::explain;
 use blis_report::grid::Grid;
 use blis_report::quantity::{count, share};
-use blis_sim::{Question, Supported, World, support};
+use blis_sim::{Flags, Question, Supported, Unsupported, World, support};
 
 use super::explain::row;
 use super::{Outcome, print};
@@ -60,17 +60,14 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// The width has a flag of its own, which a second statement of it would overrule without a word.
-    fn check_width(&self) -> Result<(), Failure> {
-        let states = |word: &&str| {
-            let name = word.split('=').next().unwrap_or(word).replace('_', "-");
-            name == "-tp" || name == "--tensor-parallel-size"
-        };
-        match self.flags.split_whitespace().find(states) {
-            Some(word) => Err(Failure::input(format!("--flags states {word}; leave it out there and state --tp RANKS"), None)),
-            None => Ok(()),
-        }
+    /// The flags, where they can be right for some model and chip.
+    fn read_flags(&self) -> Result<Flags, Failure> {
+        Flags::read(&self.flags).map_err(|wrong| Failure::Several(wrong.into_iter().map(|error| wrong_flags(&error)).collect()))
     }
+}
+
+fn wrong_flags(error: &str) -> Failure {
+    Failure::input(format!("--flags: {error}"), None)
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
@@ -89,48 +86,60 @@ pub(super) fn onboard(args: &OnboardArgs) -> Outcome {
 }
 
 fn answer(world: &World, models: &[String], chip: Option<&str>, deployment: &Deployment) -> Outcome {
-    deployment.check_width()?;
+    let flags = deployment.read_flags()?;
     match (models, chip) {
-        ([model], Some(chip)) => one(world, model, chip, deployment),
+        ([model], Some(chip)) => one(world, model, chip, (deployment.tp, &flags)),
         (models, chip) => {
             let chips: Vec<&str> = chip.map_or_else(|| world.catalog.chips().collect(), |chip| vec![chip]);
-            matrix(world, models, &chips, deployment)
+            matrix(world, models, &chips, (deployment.tp, &flags))
         }
     }
 }
 
 /// The widths to look at on a chip: what the user says, or the powers of two on one node.
-fn widths(world: &World, chip: &str, deployment: &Deployment) -> Result<Vec<u32>, Failure> {
+fn widths(world: &World, chip: &str, stated: Option<u32>) -> Result<Vec<u32>, Failure> {
     let node = world.catalog.chip(chip).map_err(catalog_failure)?.gpus_per_node.value;
-    Ok(match deployment.tp {
+    Ok(match stated {
         Some(width) => vec![width],
         None => std::iter::successors(Some(1_u32), |width| Some(width * 2)).take_while(|width| *width <= node).collect(),
     })
 }
 
-fn matrix(world: &World, models: &[String], chips: &[&str], deployment: &Deployment) -> Outcome {
+/// The answer, or why the deployment does not start; an error where the flags are wrong, whatever is asked about.
+fn ask(question: Question<'_>, world: &World) -> Result<Result<Supported, String>, Failure> {
+    match support(question, world) {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Unsupported::Deployment(reason)) => Ok(Err(reason)),
+        Err(Unsupported::Flags(error)) => Err(wrong_flags(&error)),
+    }
+}
+
+fn matrix(world: &World, models: &[String], chips: &[&str], (stated, flags): (Option<u32>, &Flags)) -> Outcome {
     let heads: Vec<&str> = std::iter::once("model").chain(chips.iter().copied()).collect();
     let mut grid = Grid::new(&heads);
     for model in models {
         let mut row = vec![model.clone()];
         for chip in chips {
-            let first = widths(world, chip, deployment)?.into_iter().find_map(|tensor| {
-                let answer = support(Question { model, chip, tensor, flags: &deployment.flags }, world).ok()?;
-                Some(format!("tp{tensor} {}", share(answer.trusted())))
-            });
-            row.push(first.unwrap_or_else(|| "-".to_owned()));
+            let mut cell = "-".to_owned();
+            for tensor in widths(world, chip, stated)? {
+                if let Ok(answer) = ask(Question { model, chip, tensor, flags }, world)? {
+                    cell = format!("tp{tensor} {}", share(answer.trusted()));
+                    break;
+                }
+            }
+            row.push(cell);
         }
         grid.row(row);
     }
     print(&format!("{}\n{LEGEND}", grid.print()))
 }
 
-fn one(world: &World, model: &str, chip: &str, deployment: &Deployment) -> Outcome {
+fn one(world: &World, model: &str, chip: &str, (stated, flags): (Option<u32>, &Flags)) -> Outcome {
     let mut widths_grid = Grid::new(&["layout", ">KV tokens", ">longest requests", ">trusted", "why not"]);
     let mut first = None;
-    for tensor in widths(world, chip, deployment)? {
+    for tensor in widths(world, chip, stated)? {
         let layout = format!("tp{tensor}");
-        match support(Question { model, chip, tensor, flags: &deployment.flags }, world) {
+        match ask(Question { model, chip, tensor, flags }, world)? {
             Ok(answer) => {
                 let requests = format!("{:.2}", answer.longest_requests);
                 widths_grid.row([&layout, &count(answer.kv_tokens), &requests, &share(answer.trusted()), ""]);

@@ -125,10 +125,44 @@ fn support_says_where_a_model_starts_and_by_which_kernels() {
     assert!(flags.contains("marlin/moe") && !one.contains("marlin/moe"), "{flags}");
     let never = stdout("support_never", &["support", "llama-3.1-405b-instruct", "l40s", "--tp", "8"]);
     assert!(never.contains("CUDA out of memory"), "{never}");
-    let twice = refusal("support_twice", &["support", "qwen3-8b", "h100", "--flags", "-tp 2"]);
-    assert!(twice.contains("--flags states -tp; leave it out there and state --tp RANKS"), "{twice}");
+    // Not modelled, which is no fault of the flags.
+    let lora = stdout("support_lora", &["support", "qwen3-8b", "h100", "--tp", "1", "--flags", "--enable-lora"]);
+    assert!(lora.contains("--enable-lora = true is not modelled") && !lora.contains("pools[0]"), "{lora}");
     assert!(refusal("support_unknown", &["support", "gpt-oss-12b"]).contains("did you mean `gpt-oss-120b`?"));
     assert!(refusal("support_chip", &["support", "qwen3-8b", "h10"]).contains("did you mean `h100`?"));
+}
+
+#[test]
+fn flags_that_no_model_and_no_chip_makes_right_are_an_error_and_no_cell_of_the_answer() {
+    let bench = Bench::new("support_flags_refused", CHAT);
+    let vendor = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/models/qwen3-8b/config.json");
+    bench.write("mine/config.json", &std::fs::read(vendor).unwrap());
+    let cases = [
+        ("--max-num-sqes 4", "--flags: unrecognized arguments: --max-num-sqes; the nearest is --max-num-seqs"),
+        ("--max-num-seqs many", "is not an integer"),
+        ("--dtype flaot16", "invalid choice \"flaot16\""),
+        ("--gpu-memory-utilization 2", "should be greater than 0 and at most 1"),
+        ("--max-model-len", "expected one argument"),
+        ("--model other", "the model is already given by --model"),
+        ("'--dtype", "the quotes do not balance"),
+        ("-tp 2", "states --tensor-parallel-size 2; leave it out there"),
+        ("--tensor-par=2", "states --tensor-parallel-size 2; leave it out there"),
+        // These are found only when the line is resolved.
+        ("--max-model-len 0", "--max-model-len: 0 should be at least 1, or auto"),
+        ("--stream-interval 5000000000", "5000000000 is too large"),
+        ("--compilation-config.custom_ops+ all,none", "custom_ops can contain only one base mode"),
+        ("--api-server-count 0", "a server that answers requests needs at least 1"),
+    ];
+    for (flags, message) in cases {
+        for command in [["support", "qwen3-8b", "h100"].as_slice(), &["support", "qwen3-8b"], &["onboard", "mine", "h100"]] {
+            let output = bench.blis(&[command, &["--flags", flags]].concat());
+            let text = show(&output).replace('\n', " ");
+            assert_eq!(output.status.code(), Some(2), "{flags}: {text}");
+            assert!(text.contains(message) && output.stdout.is_empty(), "{flags}: {text}");
+        }
+    }
+    let two = show(&bench.blis(&["support", "qwen3-8b", "h100", "--flags", "--max-num-sqes 4 --dtype flaot16"]));
+    assert!(two.contains("--max-num-sqes") && two.contains("flaot16"), "each is told: {two}");
 }
 
 #[test]

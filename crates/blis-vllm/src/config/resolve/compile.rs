@@ -103,14 +103,14 @@ fn custom_ops(ledger: &mut Ledger<'_>, machine: Machine<'_>, mode: CompilationMo
     let is_base = |op: &&String| *op == "all" || *op == "none";
     if let Some(bad) = ops.iter().find(|op| !is_base(op) && (op.len() < 2 || !op.starts_with(['+', '-']))) {
         let syntax = "must be 'all', 'none', '+op' or '-op' (where 'op' is the registered op name)";
-        return Err(ConfigError::Refused(format!("invalid syntax '{bad}' for custom op, {syntax}")));
+        return Err(ConfigError::Inconsistent(format!("invalid syntax '{bad}' for custom op, {syntax}")));
     }
     if ops.iter().filter(is_base).count() > 1 {
-        return Err(ConfigError::Refused("custom_ops can contain only one base mode: 'all' or 'none'".to_owned()));
+        return Err(ConfigError::Inconsistent("custom_ops can contain only one base mode: 'all' or 'none'".to_owned()));
     }
     let conflict = ops.iter().filter_map(|op| op.strip_prefix('+')).find(|op| ops.iter().any(|other| other.strip_prefix('-') == Some(op)));
     if let Some(op) = conflict {
-        return Err(ConfigError::Refused(format!("custom_ops cannot both enable and disable the same operation: {op}")));
+        return Err(ConfigError::Inconsistent(format!("custom_ops cannot both enable and disable the same operation: {op}")));
     }
     let stated = ops.len();
     let quant = |ops: &mut Vec<String>| {

@@ -45,10 +45,10 @@ impl Sizing<'_> {
             )));
         }
         if ceiling > MAX_CAPTURE {
-            return Err(ConfigError::Refused(format!("max_cudagraph_capture_size {ceiling} should be at most {MAX_CAPTURE}")));
+            return Err(ConfigError::Inconsistent(format!("max_cudagraph_capture_size {ceiling} should be at most {MAX_CAPTURE}")));
         }
         let mut sizes: Vec<u64> = match self.sizes {
-            Some([]) => return Err(ConfigError::Refused("cudagraph_capture_sizes should contain at least one size".to_owned())),
+            Some([]) => return Err(ConfigError::Inconsistent("cudagraph_capture_sizes should contain at least one size".to_owned())),
             Some(stated) => stated.iter().copied().filter(|size| *size <= tokens).collect(),
             None => self.grid(ceiling),
         };

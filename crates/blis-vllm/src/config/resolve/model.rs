@@ -27,7 +27,8 @@ pub(super) fn tensor_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
         };
         return Err(ConfigError::Refused(format!("{refusal}; lower {factors}, or state more nodes with --nnodes")));
     }
-    let too_large = |_| ConfigError::Refused(format!("--tensor-parallel-size {stated} is too large; it should be at most {}", u32::MAX));
+    let too_large =
+        |_| ConfigError::Inconsistent(format!("--tensor-parallel-size {stated} is too large; it should be at most {}", u32::MAX));
     let ranks = u32::try_from(stated).map_err(too_large)?;
     compressed::check_ranks(machine.model, ranks)?;
     for attention in attentions(machine.model) {

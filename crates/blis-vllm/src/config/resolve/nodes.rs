@@ -25,7 +25,7 @@ pub(super) fn stages(ledger: &mut Ledger<'_>) -> Result<u32, ConfigError> {
     }
     let stages = ledger.count(Setting::PipelineParallelSize)?;
     u32::try_from(stages).map_err(|_| {
-        ConfigError::Refused(format!("--pipeline-parallel-size {stages} is too large; it should be at most the model's layers"))
+        ConfigError::Inconsistent(format!("--pipeline-parallel-size {stages} is too large; it should be at most the model's layers"))
     })
 }
 
@@ -80,7 +80,7 @@ fn local_cores(ledger: &mut Ledger<'_>, cores: u64) -> Result<Option<u64>, Confi
             instead: "; state how many of them a node runs".to_owned(),
         }),
         Some(local) if local > cores => {
-            Err(ConfigError::Refused(format!("data_parallel_size_local ({local}) must be <= data_parallel_size ({cores})")))
+            Err(ConfigError::Inconsistent(format!("data_parallel_size_local ({local}) must be <= data_parallel_size ({cores})")))
         }
         Some(_) | None => Ok(local),
     }

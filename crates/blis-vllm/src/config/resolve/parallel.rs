@@ -54,7 +54,7 @@ fn check_backend(ledger: &mut Ledger<'_>, nnodes: u64, ranks: u64) -> Result<(),
     let stated = ledger.value(Setting::DataParallelBackend);
     let backend = stated.as_str().unwrap_or_default();
     if nnodes > 1 && backend != "mp" {
-        return Err(ConfigError::Refused(format!(
+        return Err(ConfigError::Inconsistent(format!(
             "Invalid data-parallel launch options: `--nnodes {nnodes}` requires `--data-parallel-backend mp`; got `--data-parallel-backend \
              {backend}`. Use the MP backend or set `--nnodes 1`."
         )));
@@ -114,7 +114,7 @@ pub(super) fn api_server_count(ledger: &mut Ledger<'_>, cores: u32) -> Result<u3
     u32::try_from(stated)
         .ok()
         .filter(|count| *count > 0)
-        .ok_or_else(|| ConfigError::Refused(format!("--api-server-count {stated}: a server that answers requests needs at least 1")))
+        .ok_or_else(|| ConfigError::Inconsistent(format!("--api-server-count {stated}: a server that answers requests needs at least 1")))
 }
 
 /// Whether any layer of a model is a mixture of experts.
