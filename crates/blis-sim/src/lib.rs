@@ -19,6 +19,7 @@ mod prepare;
 mod result;
 mod run;
 mod series;
+mod shortfall;
 mod simulation;
 mod support;
 mod tally;

@@ -24,6 +24,8 @@ pub(crate) struct LiveRequest {
     /// What its client has of them.
     pub(crate) streamed: Streamed,
     pub(crate) prompt_tokens: u64,
+    /// Tokens it asks for.
+    pub(crate) asked_tokens: u64,
     pub(crate) cached_tokens: u64,
     pub(crate) preemptions: u32,
     pub(crate) warm_up: bool,
@@ -59,6 +61,7 @@ impl LiveRequest {
             tokens: 0,
             streamed: Streamed::default(),
             prompt_tokens: prompt_tokens(&draft.prompt),
+            asked_tokens: draft.max_tokens.map_or(draft.output_length, |limit| limit.min(draft.output_length)).into(),
             cached_tokens: 0,
             preemptions: 0,
             warm_up: draft.warm_up,

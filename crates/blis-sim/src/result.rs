@@ -15,6 +15,7 @@ use indexmap::IndexMap;
 use crate::figures::{Resources, figures};
 use crate::outcome::Outcome;
 use crate::run::Origin;
+use crate::shortfall;
 use crate::validity::{Case, validity};
 use crate::world::World;
 
@@ -175,6 +176,7 @@ fn warnings(finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
     if finished.memory.unexplained.get() > 0 {
         warnings.push(format!("{} bytes of each rank's memory are not explained by any term", finished.memory.unexplained.get()));
     }
+    warnings.extend(shortfall::warnings(&finished.outcome.tally, finished.kv.max_model_len));
     warnings.extend(finished.outcome.growth.map(|growth| growth.warning()));
     warnings.extend(unread_priorities(&finished.outcome.prioritised, &finished.settings));
     warnings

@@ -308,9 +308,12 @@ impl<'a> Simulation<'a> {
 
     /// The one place where a request's fate is written.
     fn close(&mut self, live: LiveRequest, fate: Fate) -> RequestRecord {
-        let measured = live.measured;
+        let (measured, asked) = (live.measured, live.asked_tokens);
         let record = live.into_record(fate);
         self.tally.add(&record, measured);
+        if fate == Fate::Completed {
+            self.tally.cut.completed(asked, record.output_tokens);
+        }
         self.observer.record(&record);
         record
     }

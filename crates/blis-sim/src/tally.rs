@@ -9,6 +9,7 @@ use blis_contracts::record::RequestRecord;
 
 use crate::histogram::Histogram;
 use crate::objectives::Objectives;
+use crate::shortfall::Cut;
 
 /// The samples of the measured requests, and counts over all requests.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Tally {
     pub(crate) fates: BTreeMap<Fate, u64>,
     /// Refusals by reason.
     pub(crate) refusals: BTreeMap<String, u64>,
+    /// Answers that ended before what their request asked for.
+    pub(crate) cut: Cut,
     /// How requests did against the objectives of their classes.
     pub(crate) objectives: Objectives,
     /// Prompt tokens of completed measured requests.

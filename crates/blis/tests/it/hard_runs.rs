@@ -58,3 +58,48 @@ fn unfinished_requests_take_the_percentiles_they_could_move() {
     assert_eq!(figure(&result, "e2el", "max")["value"], Value::Null);
     assert!(figure(&result, "e2el", "max")["unfinished"].as_u64().unwrap() > 0);
 }
+
+/// What a run of the edited scenario warns of, in the JSON and, wrapped, in the table alike.
+fn warnings(test: &str, edits: &[(&str, &str)]) -> Vec<String> {
+    let scenario = edits.iter().fold(CHAT.to_owned(), |text, (from, to)| text.replace(from, to));
+    let bench = Bench::new(test, &scenario);
+    let warnings: Vec<String> = serde_json::from_value(bench.result(&[])["warnings"].clone()).unwrap();
+    let table = String::from_utf8(bench.blis(&["run", "scenario.yaml"]).stdout).unwrap();
+    let table = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(warnings.iter().all(|warning| table.contains(&format!("warning {warning}"))), "{table}");
+    warnings
+}
+
+#[test]
+fn requests_that_get_no_answer_are_warned_of_whoever_gave_them_up() {
+    assert_eq!(warnings("nobody_gives_up", &[]), [""; 0]);
+    let impatient = warnings("impatient", &[("rate: 8.0}", "rate: 8.0}\n      timeout_s: 0.2")]);
+    assert!(
+        impatient[0].contains("of the 100 requests sent got no whole answer (") && impatient[0].contains(" timed out);"),
+        "{impatient:?}"
+    );
+    let busy = warnings("turned_away", &[("--max-model-len 4096", "--max-num-queued-reqs 2")]);
+    assert!(busy[0].contains("of the 100 requests sent got no whole answer (") && busy[0].contains(" refused);"), "{busy:?}");
+}
+
+#[test]
+fn answers_that_the_longest_request_cuts_off_are_counted() {
+    let cut = |test: &str, limit: &str| {
+        let edits = [
+            ("--max-model-len 4096", "--max-model-len 1000"),
+            ("{distribution: uniform, min: 100, max: 900}", "{distribution: constant, value: 900}"),
+            ("{distribution: uniform, min: 10, max: 90}", limit),
+        ];
+        warnings(test, &edits)
+    };
+    let longer = cut("outputs_cut", "{distribution: constant, value: 130}");
+    assert_eq!(
+        longer,
+        [
+            "100 of the answers ended at max_model_len (1000), 3000 tokens before what their requests asked for in all; raise it, or ask for less"
+        ]
+    );
+    // The client's own limit is what it asked for.
+    assert_eq!(cut("outputs_limited", "{distribution: constant, value: 130}\n      max_tokens: 100"), [""; 0]);
+    assert_eq!(cut("outputs_fit", "{distribution: constant, value: 100}"), [""; 0]);
+}
