@@ -51,6 +51,7 @@ pub(crate) fn of_line(error: &ConfigError) -> GradeReason {
         | ConfigError::UnexpectedValue { .. }
         | ConfigError::NotARelease { .. } => (ReasonCode::LaunchUnreadable, LINE.to_owned()),
         ConfigError::LaterRelease { .. } => (ReasonCode::FieldNotInRelease, "launch.image".to_owned()),
+        ConfigError::TooFewDevices { name, .. } => (ReasonCode::RunRefused, name.clone()),
         ConfigError::NotPorted(_) => (ReasonCode::FieldNotModelled, "model".to_owned()),
         ConfigError::Inconsistent(_) | ConfigError::Refused(_) => (ReasonCode::RunRefused, "start".to_owned()),
     };

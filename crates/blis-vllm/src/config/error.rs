@@ -159,6 +159,20 @@ pub enum ConfigError {
         /// The value.
         value: String,
     },
+    /// Fewer devices of a node named than ranks lie there.
+    #[error(
+        "{name} = {value}: the engine finds {devices} of a node's devices, and the ranks there are {ranks}; name at least {ranks}, or leave it out"
+    )]
+    TooFewDevices {
+        /// What names them.
+        name: String,
+        /// The value as written.
+        value: String,
+        /// Devices that the engine finds.
+        devices: u32,
+        /// Ranks of a node.
+        ranks: u32,
+    },
     /// Statements that upstream refuses whatever the model and the machine.
     #[error("{0}")]
     Inconsistent(String),
@@ -189,6 +203,7 @@ impl ConfigError {
             | Self::OutOfRange { name, .. }
             | Self::NotModelled { name, .. }
             | Self::NoEquivalent { name, .. }
+            | Self::TooFewDevices { name, .. }
                 if !name.starts_with('-') =>
             {
                 Place::Variable(name)
@@ -198,6 +213,7 @@ impl ConfigError {
             | Self::OutOfRange { .. }
             | Self::NotModelled { .. }
             | Self::NoEquivalent { .. }
+            | Self::TooFewDevices { .. }
             | Self::CommandOrArgs { .. }
             | Self::Unbalanced
             | Self::ShellSyntax { .. }
@@ -237,7 +253,7 @@ impl ConfigError {
             | Self::NotARelease { .. }
             | Self::LaterRelease { .. }
             | Self::Inconsistent(_) => true,
-            Self::NotModelled { .. } | Self::NotPorted(_) | Self::Refused(_) => false,
+            Self::NotModelled { .. } | Self::TooFewDevices { .. } | Self::NotPorted(_) | Self::Refused(_) => false,
         }
     }
 }

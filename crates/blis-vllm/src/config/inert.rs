@@ -1,12 +1,11 @@
 //! What upstream refuses of settings that move no decision: a launch line that it would not start is not run here either.
 //!
 //! upstream: vllm `config/parallel.py::EPLBConfig`, `ParallelConfig._validate_numa_bind_nodes`, `_validate_numa_bind_cpus`,
-//! `_validate_parallel_config`, `_verify_args`; `engine/arg_utils.py::EngineArgs._resolve_device_ids`
-//!
-//! Left out: devices that the machine does not have.
+//! `_validate_parallel_config`, `_verify_args`. Left out: the devices of a node, which are in `devices`.
 
 use serde_json::Value;
 
+use super::devices;
 use super::error::ConfigError;
 use super::statements::Statements;
 use super::value::shown;
@@ -26,10 +25,10 @@ pub(super) fn check(statements: &Statements, refusals: &mut Vec<ConfigError>) {
     if is_true("ray_workers_use_nsight") {
         refusals.push(wrong("--ray-workers-use-nsight", "true", "left out: workers do not run with Ray"));
     }
-    refusals.extend(value("device_ids").and_then(|ids| devices(&shown(ids))));
+    devices::check_names(statements, refusals);
 }
 
-fn wrong(name: &str, value: &str, wanted: &str) -> ConfigError {
+pub(super) fn wrong(name: &str, value: &str, wanted: &str) -> ConfigError {
     ConfigError::OutOfRange { name: name.to_owned(), value: value.to_owned(), wanted: wanted.to_owned() }
 }
 
@@ -62,17 +61,4 @@ fn numa_cpus(value: &Value) -> Option<ConfigError> {
     let is_set = |set: &Value| set.as_str().is_some_and(|set| set.split(',').all(ascends));
     let holds = sets.iter().all(is_set);
     (!holds).then(|| wrong("--numa-bind-cpus", &shown(value), "lists of processors, such as 0-3 or 0,2,4-7, each range ascending"))
-}
-
-/// The devices of a comma-separated list: all by number or all by name, none twice.
-fn devices(list: &str) -> Option<ConfigError> {
-    let ids: Vec<&str> = list.split(',').map(str::trim).collect();
-    let is_number = |id: &&str| !id.is_empty() && id.chars().all(|digit| digit.is_ascii_digit());
-    let canonical = |id: &&str| if is_number(id) { id.trim_start_matches('0').to_owned() } else { (*id).to_owned() };
-    let mut seen: Vec<String> = ids.iter().map(canonical).collect();
-    seen.sort_unstable();
-    seen.dedup();
-    let numbers = ids.iter().filter(|id| is_number(id)).count();
-    let holds = seen.len() == ids.len() && (numbers == 0 || numbers == ids.len());
-    (!holds).then(|| wrong("--device-ids", list, "distinct devices, all by number or all by UUID"))
 }

@@ -7,6 +7,7 @@
 mod args;
 mod choices;
 mod command;
+mod devices;
 mod env;
 mod error;
 mod former_defaults;

@@ -26,6 +26,7 @@ use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
 
 use super::choices::All2AllBackend;
+use super::devices;
 use super::error::ConfigError;
 use super::launch::Stated;
 use super::resolved::Resolved;
@@ -105,6 +106,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
     let stages = nodes::stages(&mut ledger)?;
     let tensor_parallel_size = model::tensor_parallel_size(&mut ledger, machine, nnodes, stages)?;
     let (data_parallel, placement) = parallel::data_parallel(&mut ledger, machine, nnodes, tensor_parallel_size * stages)?;
+    devices::check_ranks(&stated.statements, machine.gpus, placement.ranks_per_node)?;
     let expert_parallel_size = parallel::expert_parallel_size(&mut ledger, machine, tensor_parallel_size * data_parallel.size)?;
     let in_slots = data_parallel.exchange == All2AllBackend::DeepepLowLatency && data_parallel.size > 1 && expert_parallel_size > 1;
     let api_server_count = parallel::api_server_count(&mut ledger, data_parallel.size)?;

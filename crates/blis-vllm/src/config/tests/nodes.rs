@@ -118,3 +118,48 @@ fn ray_may_place_engine_cores_and_not_run_their_workers() {
     let got = placement("--data-parallel-size 16 --nnodes 2 --data-parallel-backend ray").unwrap_err();
     assert!(got.starts_with("Invalid data-parallel launch options: `--nnodes 2` requires `--data-parallel-backend mp`"), "{got}");
 }
+
+#[test]
+fn every_rank_finds_a_device_among_those_that_the_line_names() {
+    let placed = |visible: Option<&str>, arguments: &str| {
+        let env: Vec<(&str, &str)> = visible.iter().map(|list| ("CUDA_VISIBLE_DEVICES", *list)).collect();
+        Case { line: &serve(arguments), env: &env, written_for: None }.resolve(&gpt_oss(), &h100()).map(drop)
+    };
+    let taken = [
+        (Some("0,1"), "--tensor-parallel-size 2"),
+        (Some("7, 3 ,5,1"), "--tensor-parallel-size 2 --data-parallel-size 2"),
+        (Some("0,1,2,3"), "--tensor-parallel-size 8 --nnodes 2"),
+        (Some("GPU-a,GPU-b"), "--tensor-parallel-size 2"),
+        (Some("4,5,6,7"), "--tensor-parallel-size 2 --device-ids 3,0"),
+        (None, "--tensor-parallel-size 2 --device-ids 7,6,5"),
+        (None, "--tensor-parallel-size 2 --device-ids GPU-a,GPU-b"),
+    ];
+    for (visible, arguments) in taken {
+        assert_eq!(placed(visible, arguments), Ok(()), "{visible:?} {arguments}");
+    }
+    let refused = [
+        (Some("0"), "--tensor-parallel-size 2", "finds 1 of a node's devices, and the ranks there are 2; name at least 2, or leave it out"),
+        (Some("0,1"), "--data-parallel-size 4", "finds 2 of a node's devices, and the ranks there are 4"),
+        (Some("0,1,2"), "--tensor-parallel-size 8 --nnodes 2", "finds 3 of a node's devices, and the ranks there are 4"),
+        (Some("0,1"), "--tensor-parallel-size 2 --pipeline-parallel-size 2", "finds 2 of a node's devices, and the ranks there are 4"),
+        (Some(""), "", "CUDA_VISIBLE_DEVICES = : the engine finds 0 of a node's devices"),
+        // The list ends before a device that is not there, and one named twice hides all.
+        (Some("0,8,1"), "--tensor-parallel-size 2", "finds 1 of a node's devices"),
+        (Some("0,-1,1"), "--tensor-parallel-size 2", "finds 1 of a node's devices"),
+        (Some("1,1"), "", "finds 0 of a node's devices"),
+        (Some("GPU-a,GPU-a"), "", "finds 0 of a node's devices"),
+        (Some("0,one"), "", "CUDA_VISIBLE_DEVICES: 0,one should be a list of devices, by number or by UUID"),
+        (Some("MIG-a"), "", "CUDA_VISIBLE_DEVICES = MIG-a is not modelled: a slice of a device"),
+        (
+            None,
+            "--tensor-parallel-size 4 --device-ids 0,1",
+            "--device-ids = 0,1: the engine finds 2 of a node's devices, and the ranks there are 4",
+        ),
+        (None, "--device-ids 8", "--device-ids index 8 is out of range: 8 devices of a node are visible"),
+        (Some("4,5"), "--device-ids 4", "--device-ids index 4 is out of range: 2 devices of a node are visible"),
+    ];
+    for (visible, arguments, refusal) in refused {
+        let got = placed(visible, arguments).unwrap_err();
+        assert!(got.to_string().contains(refusal), "{visible:?} {arguments}: {got}");
+    }
+}
