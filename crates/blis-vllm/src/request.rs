@@ -9,6 +9,8 @@
 //! Left out: the states of remote KV and streaming input, repetition detection, `min_tokens` (the length a request
 //! will generate is given, so it already honours them).
 
+use std::collections::BTreeMap;
+
 use blis_contracts::engine::FinishReason;
 use blis_contracts::request::{Request, RequestId, RequestSlot};
 use blis_contracts::units::SimTime;
@@ -161,8 +163,8 @@ pub struct Requests {
     progress: Vec<Progress>,
     identity: Vec<Identity>,
     vacant: Vec<Slot>,
-    /// Own slot by the simulator's slot.
-    by_external: Vec<Option<Slot>>,
+    /// Own slot by the simulator's slot, of live requests alone: those of other cores have slots in between.
+    by_external: BTreeMap<RequestSlot, Slot>,
 }
 
 impl Requests {
@@ -180,17 +182,13 @@ impl Requests {
             self.identity.push(identity);
             Slot(u32::try_from(self.progress.len() - 1).expect("fewer than 2^32 requests live at once"))
         };
-        let external = request.slot.0 as usize;
-        if external >= self.by_external.len() {
-            self.by_external.resize(external + 1, None);
-        }
-        assert!(self.by_external[external].replace(slot).is_none(), "request slot {external} is in use");
+        assert!(self.by_external.insert(request.slot, slot).is_none(), "request slot {} is in use", request.slot.0);
         Ok(slot)
     }
 
     /// The live request the simulator knows by `external`.
     pub fn find(&self, external: RequestSlot) -> Option<Slot> {
-        self.by_external.get(external.0 as usize).copied().flatten()
+        self.by_external.get(&external).copied()
     }
 
     /// A request's counters.
@@ -218,7 +216,7 @@ impl Requests {
     /// Marks a request as over. Its slot stays until no batch names it.
     pub fn finish(&mut self, slot: Slot) {
         self.progress[slot.index()].status = Status::Finished;
-        self.by_external[self.identity[slot.index()].external.0 as usize] = None;
+        self.by_external.remove(&self.identity[slot.index()].external);
     }
 
     /// Gives the slot of a finished request back, once no batch names it.
@@ -231,7 +229,7 @@ impl Requests {
 
     /// Requests that have not ended.
     pub fn live(&self) -> impl Iterator<Item = (Slot, &Progress)> {
-        self.by_external.iter().flatten().map(|slot| (*slot, self.progress(*slot)))
+        self.by_external.values().map(|slot| (*slot, self.progress(*slot)))
     }
 
     /// Requests that have ended and are named by a batch.

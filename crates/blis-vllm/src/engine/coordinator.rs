@@ -11,7 +11,11 @@
 //! timer fall on one instant, the timer comes first. Requests reach the front-end processes in turn; upstream's share one socket, and
 //! which of them accepts is up to the kernel. Left out: a core asked for by the request, elastic scaling, balancers outside.
 
+use std::collections::BTreeMap;
+
 use blis_contracts::units::{SimDuration, SimTime};
+
+use super::tournament::Tournament;
 
 /// Milliseconds between two messages to the front ends while counts change, and while they do not.
 const INTERVAL_MS: u64 = 100;
@@ -55,6 +59,7 @@ pub(super) struct FrontEnds {
     latest: Option<(u64, u64)>,
     /// The counts at the end of the step before.
     complete: Option<Vec<Counts>>,
+    published: Published,
     published_ms: u64,
     /// When the coordinator began to wait.
     waiting_since: SimTime,
@@ -66,16 +71,43 @@ pub(super) struct FrontEnds {
     mail: Vec<StartWave>,
 }
 
+/// The counts that the coordinator showed last, the same to all front ends.
+#[derive(Debug)]
+struct Published {
+    counts: Vec<Counts>,
+    /// The scores of cores that a front end has sent nothing to.
+    scores: Tournament<f64>,
+}
+
+impl Published {
+    fn new(cores: usize) -> Self {
+        Self { counts: vec![Counts::default(); cores], scores: Tournament::new(vec![0.0; cores]) }
+    }
+
+    fn replace(&mut self, counts: &[Counts]) {
+        self.counts.copy_from_slice(counts);
+        self.scores.replace(counts.iter().map(|counts| score(*counts, 0)));
+    }
+}
+
 /// One front-end process.
 #[derive(Debug, Clone, PartialEq)]
 struct Client {
-    counts: Vec<Counts>,
-    /// Its own unfinished requests by core.
-    in_flight: Vec<u64>,
+    /// What it has sent itself, by core; the others have nothing of it.
+    own: BTreeMap<usize, Own>,
     /// The core its scan starts at.
     start: usize,
     wave: u64,
     running: bool,
+}
+
+/// What a front end has sent a core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Own {
+    /// Requests that have not ended.
+    in_flight: u64,
+    /// What it adds to the requests waiting there until the coordinator shows them anew.
+    added: u64,
 }
 
 /// Where a request went.
@@ -88,19 +120,14 @@ pub(super) struct Home {
 impl FrontEnds {
     pub(super) fn new(cores: u32, clients: u32, lockstep: bool) -> Self {
         let size = cores as usize;
-        let client = |index: u32| Client {
-            counts: vec![Counts::default(); size],
-            in_flight: vec![0; size],
-            start: (cores * index / clients) as usize,
-            wave: 0,
-            running: false,
-        };
+        let client = |index: u32| Client { own: BTreeMap::new(), start: (cores * index / clients) as usize, wave: 0, running: false };
         Self {
             lockstep,
             counts: vec![Counts::default(); size],
             counts_changed: false,
             latest: None,
             complete: None,
+            published: Published::new(size),
             published_ms: 0,
             waiting_since: SimTime::ZERO,
             wave: 0,
@@ -119,7 +146,7 @@ impl FrontEnds {
         let clients = self.clients.len() as u64;
         let client = &mut self.clients[index];
         let wave = client.wave;
-        let core = client.choose(clients);
+        let core = client.choose(&self.published, clients);
         let wakes = !client.running;
         client.running = true;
         if wakes {
@@ -130,7 +157,7 @@ impl FrontEnds {
 
     /// A request has ended.
     pub(super) fn ended(&mut self, home: Home) {
-        self.clients[home.client as usize].in_flight[home.core as usize] -= 1;
+        self.clients[home.client as usize].ended(home.core as usize);
     }
 
     /// A front end sends a request while it believes the cores at rest.
@@ -202,12 +229,14 @@ impl FrontEnds {
     }
 
     fn publish(&mut self, at: SimTime) {
-        let counts = self.complete.take().unwrap_or_else(|| {
+        if let Some(complete) = self.complete.take() {
+            self.published.replace(&complete);
+        } else {
             self.counts_changed = false;
-            self.counts.clone()
-        });
+            self.published.replace(&self.counts);
+        }
         for client in &mut self.clients {
-            client.counts.clone_from(&counts);
+            client.shown();
             (client.wave, client.running) = (self.wave, self.running);
         }
         self.published_ms = at.as_micros() / 1_000;
@@ -216,34 +245,67 @@ impl FrontEnds {
 }
 
 impl Client {
-    /// The core with the lowest score, the first in scan order of equals.
-    fn choose(&mut self, clients: u64) -> u32 {
-        let cores = self.counts.len();
-        let mut best: Option<(f64, usize)> = None;
-        for offset in 0..cores {
-            let core = (self.start + offset) % cores;
-            let score = self.score(core, clients);
-            if best.is_none_or(|(lowest, _)| score < lowest) {
-                best = Some((score, core));
+    /// The core with the lowest score, the first in scan order of equals. Of cores it has sent nothing to, only the first of the lowest
+    /// is looked at.
+    fn choose(&mut self, published: &Published, clients: u64) -> u32 {
+        let cores = published.counts.len();
+        let mut best = None;
+        for part in [self.start..cores, 0..self.start] {
+            let mut next = part.start;
+            for (&core, own) in self.own.range(part.clone()) {
+                let Counts { waiting, running, kv_usage } = published.counts[core];
+                let seen = Counts { waiting: waiting + own.added, running, kv_usage };
+                best = lower(best, published.scores.least_of(&(next..core)));
+                best = lower(best, Some((core, score(seen, clients * own.in_flight))));
+                next = core + 1;
             }
+            best = lower(best, published.scores.least_of(&(next..part.end)));
         }
-        let (_, core) = best.expect("there are cores");
-        self.counts[core].waiting += clients;
+        let (core, _) = best.expect("there are cores");
+        let own = self.own.entry(core).or_default();
+        own.added += clients;
+        own.in_flight += 1;
         self.start = (self.start + 1) % cores;
-        self.in_flight[core] += 1;
         u32::try_from(core).expect("few cores")
     }
 
-    /// The greater of what the coordinator last showed and what this front end has sent, and more where requests wait for a full cache.
-    fn score(&self, core: usize, clients: u64) -> f64 {
-        let Counts { waiting, running, kv_usage } = self.counts[core];
-        let load = (clients * self.in_flight[core]).max(waiting + running) as f64;
-        load + waiting as f64 * 6.0 * (kv_usage - 0.5).max(0.0)
+    /// A request of its own has ended.
+    fn ended(&mut self, core: usize) {
+        let own = self.own.get_mut(&core).expect("a request that ends was sent");
+        own.in_flight -= 1;
+        if *own == Own::default() {
+            self.own.remove(&core);
+        }
     }
+
+    /// The coordinator has shown its counts, which hold what this front end added.
+    fn shown(&mut self) {
+        self.own.retain(|_, own| {
+            own.added = 0;
+            own.in_flight > 0
+        });
+    }
+}
+
+/// The core with the lower score, the first of equals.
+fn lower(first: Option<(usize, f64)>, second: Option<(usize, f64)>) -> Option<(usize, f64)> {
+    match (first, second) {
+        (Some((_, lowest)), Some((_, score))) if score < lowest => second,
+        (None, _) => second,
+        (Some(_), _) => first,
+    }
+}
+
+/// The greater of what the coordinator last showed and what a front end has sent, and more where requests wait for a full cache.
+fn score(Counts { waiting, running, kv_usage }: Counts, sent: u64) -> f64 {
+    let load = sent.max(waiting + running) as f64;
+    load + waiting as f64 * 6.0 * (kv_usage - 0.5).max(0.0)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const fn ms(milliseconds: u64) -> SimTime {
@@ -261,6 +323,55 @@ mod tests {
         assert_eq!(alone.take_mail(), [], "cores that share no step need no waking");
         // Two front ends scan from different cores, each unaware of what the other sends.
         assert_eq!(routed(&mut FrontEnds::new(2, 2, false), ms(1), 6), [0, 1, 1, 0, 0, 1]);
+    }
+
+    /// Upstream's scan, over lists of every core.
+    fn scanned(counts: &[Counts], own: &[Own], start: usize, clients: u64) -> u32 {
+        let mut best: Option<(f64, usize)> = None;
+        for core in (start..counts.len()).chain(0..start) {
+            let Counts { waiting, running, kv_usage } = counts[core];
+            let waiting = waiting + own[core].added;
+            let score = score(Counts { waiting, running, kv_usage }, clients * own[core].in_flight);
+            if best.is_none_or(|(lowest, _)| score < lowest) {
+                best = Some((score, core));
+            }
+        }
+        u32::try_from(best.unwrap().1).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_front_end_chooses_as_a_scan_over_all_cores_does(
+            cores in 1usize..14,
+            clients in 1u64..4,
+            moves in prop::collection::vec((0u8..4, any::<prop::sample::Index>(), 0u64..4, 0u64..4, 0u8..3), 1..120),
+        ) {
+            let mut published = Published::new(cores);
+            let mut counts = vec![Counts::default(); cores];
+            let mut client = Client { own: BTreeMap::new(), start: 0, wave: 0, running: false };
+            let mut own = vec![Own::default(); cores];
+            let mut sent = Vec::new();
+            for (what, place, waiting, running, usage) in moves {
+                if what == 0 {
+                    counts[place.index(cores)] = Counts { waiting, running, kv_usage: f64::from(usage) * 0.4 };
+                    published.replace(&counts);
+                    client.shown();
+                    for own in &mut own {
+                        own.added = 0;
+                    }
+                } else if what == 1 && !sent.is_empty() {
+                    let core: u32 = sent.swap_remove(place.index(sent.len()));
+                    client.ended(core as usize);
+                    own[core as usize].in_flight -= 1;
+                } else {
+                    let core = scanned(&counts, &own, client.start, clients);
+                    prop_assert_eq!(client.choose(&published, clients), core);
+                    own[core as usize].added += clients;
+                    own[core as usize].in_flight += 1;
+                    sent.push(core);
+                }
+            }
+        }
     }
 
     #[test]

@@ -174,20 +174,8 @@ impl Core {
     }
 }
 
-/// Lets cores that have all come to the same point go on; answers whether they have.
-pub(super) fn meet(cores: &mut [Core], device_free: &mut SimTime, around: &mut Around<'_>) -> bool {
-    if cores.iter().all(|core| core.phase == Phase::Launching) {
-        launch(cores, device_free, around);
-        return true;
-    }
-    if cores.iter().all(|core| core.phase == Phase::Agreeing) {
-        agree(cores, around);
-        return true;
-    }
-    false
-}
-
-fn agree(cores: &mut [Core], around: &mut Around<'_>) {
+/// Tells every core what all of them have come to say.
+pub(super) fn agree(cores: &mut [Core], around: &mut Around<'_>) {
     let answers: Vec<(SimTime, bool)> = cores
         .iter_mut()
         .map(|core| core.wave.as_mut().and_then(|wave| wave.asked.take()).expect("a core at the agreement has come with an answer"))
@@ -200,7 +188,7 @@ fn agree(cores: &mut [Core], around: &mut Around<'_>) {
 }
 
 /// Launches one step on every core.
-fn launch(cores: &mut [Core], device_free: &mut SimTime, around: &mut Around<'_>) {
+pub(super) fn launch(cores: &mut [Core], device_free: &mut SimTime, around: &mut Around<'_>) {
     let held: Vec<(SimTime, Option<Batch>)> = cores
         .iter_mut()
         .map(|core| core.wave.as_mut().and_then(|wave| wave.held.take()).expect("a core at the launch holds its step"))

@@ -5,8 +5,8 @@
 //! The loop is one sequential thread. An iteration reads the input queue, schedules a step where there is something to schedule, and
 //! then either goes round again, while the batch queue has room, or waits for the oldest batch and processes its output. Here each
 //! stretch of host work is an interval of simulated time, and [`Engine::advance`] does what is due. Reading order: [`VllmEngine`],
-//! `core` (the loop), `lockstep` (cores that share the experts of a mixture), `coordinator` (how requests find a core), [`gate`] (who
-//! is not let in), [`settings`] (what it is built from), `shape` (what the cost model is asked), [`recorder`] (who may look on).
+//! `cores` (who is due), `core` (the loop), `lockstep` (cores that share the experts of a mixture), `coordinator` (how requests find a
+//! core), [`gate`] (who is not let in), [`settings`] (what it is built from), `shape` (what the cost model is asked), [`recorder`] (who may look on).
 //!
 //! When each kind of input takes effect: a request at the top of the loop, once the host is free; an abort there too, or, when it
 //! arrives while the host waits for a batch, before that batch's output is processed. Upstream hands several aborts of one wait to the
@@ -16,11 +16,13 @@
 
 mod coordinator;
 mod core;
+mod cores;
 pub mod gate;
 mod lockstep;
 pub mod recorder;
 pub mod settings;
 mod shape;
+mod tournament;
 
 #[cfg(test)]
 mod tests;
@@ -33,8 +35,9 @@ use blis_contracts::request::RequestSlot;
 use blis_contracts::step::{RankStep, StepEstimate, StepShape};
 use blis_contracts::units::{Blocks, SimDuration, SimTime, Tokens};
 
-use self::coordinator::{Counts, FrontEnds, Home, Notice};
+use self::coordinator::{Counts, FrontEnds, Home, Notice, StartWave};
 use self::core::{Core, CoreInput};
+use self::cores::Cores;
 use self::lockstep::Wave;
 use crate::cudagraph::CudaGraphs;
 use crate::kv::events::Naming;
@@ -97,9 +100,7 @@ pub struct VllmEngine {
     reads_back: bool,
     settings: Vec<ResolvedSetting>,
     graphs: CudaGraphs,
-    cores: Vec<Core>,
-    /// When the accelerators of cores in lockstep have done all that was launched.
-    device_free: SimTime,
+    cores: Cores,
     shape: StepShape,
     counters: EngineCounters,
     gate: Gate,
@@ -166,6 +167,11 @@ impl Around<'_> {
         }
     }
 
+    /// What the coordinator says to all cores.
+    fn take_mail(&mut self) -> Vec<StartWave> {
+        self.routes.as_mut().map(|routes| routes.front_ends.take_mail()).unwrap_or_default()
+    }
+
     fn show(&mut self, now: SimTime, core: u32, counts: Counts, at: (u64, u64)) {
         let routes = self.routes.as_mut().expect("only one of several cores shows its counts");
         routes.front_ends.show(now, core, counts, at);
@@ -198,8 +204,7 @@ impl VllmEngine {
             reads_back,
             settings,
             graphs,
-            cores: (0..cores.count).map(core).collect(),
-            device_free: SimTime::ZERO,
+            cores: Cores::new((0..cores.count).map(core).collect()),
             shape: StepShape { ranks: vec![RankStep::default(); ranks as usize], stage: 0 },
             counters: EngineCounters::default(),
             gate: Gate::default(),
@@ -245,7 +250,7 @@ impl VllmEngine {
 
     /// The settings that every core's scheduler has.
     pub fn scheduler_config(&self) -> &SchedulerConfig {
-        self.cores[0].scheduler.config()
+        self.schedulers().next().expect("an endpoint has a core").config()
     }
 
     /// The core that a live request went to.
@@ -266,7 +271,7 @@ impl VllmEngine {
 
     /// Panics when the engine's parts disagree.
     pub fn check_invariants(&self) {
-        self.cores.iter().for_each(Core::check_invariants);
+        self.cores.check_invariants();
     }
 
     /// The core an input is for, with the wave that a request's front end takes for current.
@@ -286,9 +291,8 @@ impl VllmEngine {
         }
     }
 
-    /// Lets every core do what is due; answers when the first of them goes on, and whether cores that met, or were told something, have
-    /// more to do now.
-    fn run_cores(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) -> (Option<SimTime>, bool) {
+    /// Lets every core do what is due; answers whether there is more to do now.
+    fn run_cores(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) -> bool {
         let mut around = Around {
             plan_id: self.plan_id,
             reads_back: self.reads_back,
@@ -300,27 +304,8 @@ impl VllmEngine {
             environment,
             effects,
         };
-        let mut wake: Option<SimTime> = None;
-        let mut told = false;
-        for index in 0..self.cores.len() {
-            let next = self.cores[index].run(now, &mut around);
-            wake = [wake, next].into_iter().flatten().min();
-            // What a core says reaches those behind it before they go on.
-            told |= deliver_mail(&mut self.cores, around.routes.as_deref_mut(), now);
-        }
-        let met = around.routes.is_some() && lockstep::meet(&mut self.cores, &mut self.device_free, &mut around);
-        told |= deliver_mail(&mut self.cores, around.routes, now);
-        (wake, met || told)
+        self.cores.run(now, &mut around)
     }
-}
-
-/// Hands the coordinator's messages to the cores; answers whether there were any.
-fn deliver_mail(cores: &mut [Core], routes: Option<&mut Routes>, now: SimTime) -> bool {
-    let mail = routes.map(|routes| routes.front_ends.take_mail()).unwrap_or_default();
-    for core in cores.iter_mut() {
-        core.inputs.extend(mail.iter().map(|message| (now, CoreInput::StartWave(*message))));
-    }
-    !mail.is_empty()
 }
 
 impl Engine for VllmEngine {
@@ -340,39 +325,27 @@ impl Engine for VllmEngine {
             return;
         }
         let (core, wave) = self.route(now, &input);
-        self.cores[core].inputs.push_back((now, CoreInput::Client(input, wave)));
-        deliver_mail(&mut self.cores, self.routes.as_mut(), now);
+        self.cores.tell(core, now, CoreInput::Client(input, wave));
+        if let Some(routes) = &mut self.routes {
+            self.cores.tell_all(now, &routes.front_ends.take_mail());
+        }
     }
 
     fn advance(&mut self, now: SimTime, environment: &mut dyn Environment, effects: &mut Effects) {
         effects.refused.append(&mut self.turned_away);
-        loop {
-            let (wake, more) = self.run_cores(now, environment, effects);
-            if !more {
-                effects.wake_at = wake;
-                return;
-            }
-        }
+        while self.run_cores(now, environment, effects) {}
+        effects.wake_at = self.cores.wake();
     }
 
     fn snapshot(&self) -> EngineSnapshot {
-        let count = |of: fn(&Scheduler) -> usize| -> u32 {
-            u32::try_from(self.schedulers().map(of).sum::<usize>()).expect("fewer than 2^32 requests live")
-        };
-        let blocks = |of: fn(&Scheduler) -> u32| Blocks::new(self.schedulers().map(|scheduler| u64::from(of(scheduler))).sum());
-        EngineSnapshot {
-            running: count(|scheduler| scheduler.running().len()),
-            waiting: count(Scheduler::waiting_count),
-            used_blocks: blocks(|scheduler| scheduler.kv().pool().usable_blocks() - scheduler.kv().pool().free_blocks()),
-            usable_blocks: blocks(|scheduler| scheduler.kv().pool().usable_blocks()),
-        }
+        self.cores.snapshot()
     }
 
     fn counters(&self, until: SimTime) -> EngineCounters {
         let sum = |of: fn(&Scheduler) -> u64| self.schedulers().map(of).sum();
         let past = |free: SimTime| free.as_micros().saturating_sub(until.as_micros());
         // Cores in lockstep share the time at which their accelerators are free.
-        let in_lockstep = self.cores.len() as u64 * past(self.device_free);
+        let in_lockstep = self.cores.iter().len() as u64 * past(self.cores.device_free());
         let alone: u64 = self.cores.iter().map(|core| core.ahead(past)).sum();
         EngineCounters {
             busy: SimDuration::from_micros(self.counters.busy.as_micros().saturating_sub(in_lockstep + alone)),

@@ -103,3 +103,14 @@ fn answers_that_the_longest_request_cuts_off_are_counted() {
     assert_eq!(cut("outputs_limited", "{distribution: constant, value: 130}\n      max_tokens: 100"), [""; 0]);
     assert_eq!(cut("outputs_fit", "{distribution: constant, value: 100}"), [""; 0]);
 }
+
+#[test]
+fn a_thousand_engine_cores_with_a_request_each_end() {
+    let scenario = CHAT
+        .replace("hardware: h100, nodes: 1", "hardware: h100, nodes: 128, fabric: infiniband-ndr-400")
+        .replace("--max-model-len 4096", "--max-model-len 4096 --data-parallel-size 1024 --nnodes 128")
+        .replace("rate: 8.0", "rate: 4096.0")
+        .replace("requests: 100", "requests: 1024");
+    let result = Bench::new("thousand_cores", &scenario).result(&[]);
+    assert_eq!((&result["fates"]["completed"], &result["kv"]["serve"]["cores"]), (&1024.into(), &1024.into()));
+}

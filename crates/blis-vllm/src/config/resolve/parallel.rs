@@ -17,6 +17,9 @@ use crate::config::setting::Setting;
 /// The all-to-all backends that upstream has replaced by its default.
 const REMOVED_BACKENDS: [&str; 2] = ["naive", "pplx"];
 
+/// Engine cores that messages can name. upstream: vllm `v1/engine/core.py::EngineCoreProc.__init__`
+const MOST_CORES: u64 = 1 << 16;
+
 /// The engine cores: in lockstep for a mixture of experts, else independent; and where their ranks lie.
 pub(super) fn data_parallel(
     ledger: &mut Ledger<'_>,
@@ -25,6 +28,11 @@ pub(super) fn data_parallel(
     ranks: u32,
 ) -> Result<(DataParallelSettings, Placement), ConfigError> {
     let size = ledger.count(Setting::DataParallelSize)?;
+    if size > MOST_CORES {
+        return Err(ConfigError::Inconsistent(format!(
+            "--data-parallel-size {size}: int too big to convert; engine cores are told apart by two bytes, so that there are at most {MOST_CORES}"
+        )));
+    }
     check_backend(ledger, nnodes, size.saturating_mul(ranks.into()))?;
     let placement = nodes::placement(ledger, machine, nnodes, (size, ranks.into()))?;
     let all2all = ledger.value(Setting::All2allBackend);

@@ -24,6 +24,7 @@ fn ranks_lie_where_upstream_starts_their_workers() {
         ("--data-parallel-size 16 --data-parallel-size-local 8", (2, 8)),
         ("--tensor-parallel-size 4 --data-parallel-size 6 --data-parallel-size-local 2 --data-parallel-address 10.0.0.1", (3, 8)),
         ("--data-parallel-size 8 --data-parallel-size-local 8", (1, 8)),
+        ("--data-parallel-size 65536 --nnodes 8192", (8192, 8)),
     ];
     for (arguments, (nodes, ranks_per_node)) in cases {
         assert_eq!(placement(arguments), Ok(Placement { nodes, ranks_per_node }), "{arguments}");
@@ -46,6 +47,10 @@ fn what_upstream_refuses_of_nodes_is_refused_by_its_reason() {
         ("--tensor-parallel-size 32 --nnodes 2", "world size (32) is larger than the number of GPUs of 2 nodes of 8"),
         ("--data-parallel-size 32 --nnodes 2", "local rank 15 of 16 on a node is out of bounds for 8 devices"),
         ("--nnodes 0", "--nnodes: 0 should be at least 1"),
+        (
+            "--data-parallel-size 65537 --nnodes 65537",
+            "--data-parallel-size 65537: int too big to convert; engine cores are told apart by two",
+        ),
         (
             "--tensor-parallel-size 2 --data-parallel-size 4 --data-parallel-size-local 1 --nnodes 2",
             "nnodes (2) must be divisible by the number of data parallel node groups (4 = data_parallel_size 4 / data_parallel_size_local 1)",
