@@ -20,7 +20,7 @@ use blis_contracts::units::{Blocks, BytesPerRank};
 use crate::config::{ConfigError, CudagraphMode, Explained, Machine, Resolved, Source, Stated, resolve};
 use crate::engine::settings::{SettingTooLarge, check_counts, cores, cuda_graphs, queue_limits, scheduler_config, sizing_input};
 use crate::engine::{EngineParts, VllmEngine};
-use crate::kv_sizing::{KvSizingError, SizedKv, size};
+use crate::kv_sizing::{KvSizingError, Remedy, SizedKv, size};
 use crate::lowering::{LoweringError, kv_layers, lower, stages};
 
 /// Where an engine is started.
@@ -138,13 +138,16 @@ pub enum StartError {
     },
     /// More requests may run than there are blocks for their states.
     #[error(
-        "max_num_seqs ({max_num_seqs}) exceeds available Mamba cache blocks ({blocks}). Each decode sequence requires one Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most {blocks} or increase gpu_memory_utilization."
+        "max_num_seqs ({max_num_seqs}) exceeds available Mamba cache blocks ({blocks}). Each decode sequence requires one Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most {blocks}{}.",
+        if *remedy == Remedy::Memory { " or increase gpu_memory_utilization".to_owned() } else { format!(". {remedy}") }
     )]
     TooFewStates {
         /// Requests that may run.
         max_num_seqs: u64,
         /// Blocks there are.
         blocks: u32,
+        /// What would make more of them.
+        remedy: Remedy,
     },
     /// A setting is beyond what the engine counts with.
     #[error(transparent)]
@@ -185,7 +188,7 @@ pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment)
     plan.kv_budget = held.iter().map(|held| held.kv.bytes_per_rank).collect();
     // Every stage has as many blocks as the one with the fewest.
     let Held { memory, sized, kv, weights } = held.into_iter().min_by_key(|held| held.kv.blocks).expect("a pipeline has a stage");
-    check_states(&resolved, sized.config.num_blocks)?;
+    check_states(&resolved, (sized.config.num_blocks, sized.bytes_per_block))?;
     plan.weights = weights;
     plan.kv_blocks = Blocks::new(kv.blocks);
     let plan_id = environment.compile(&plan)?;
@@ -247,11 +250,17 @@ fn join_nodes(plan: &mut PoolPlan, resolved: &Resolved, site: Site<'_>) -> Resul
 /// Whether every request of a captured decode has a block for its state.
 ///
 /// upstream: vllm `config/compilation.py::CompilationConfig.resolve_cudagraph_mode_and_sizes`
-pub(crate) fn check_states(resolved: &Resolved, blocks: u32) -> Result<(), StartError> {
+pub(crate) fn check_states(resolved: &Resolved, (blocks, bytes_per_block): (u32, u64)) -> Result<(), StartError> {
     let max_num_seqs = resolved.scheduler.max_num_seqs;
     let captured = resolved.compilation.cudagraph_mode.decode() == CudagraphMode::Full;
     if captured && resolved.cache.states.is_some() && max_num_seqs > u64::from(blocks) {
-        return Err(StartError::TooFewStates { max_num_seqs, blocks });
+        let cache = &resolved.cache;
+        let remedy = match (cache.num_gpu_blocks_override, cache.kv_cache_memory_bytes) {
+            (Some(stated), _) => Remedy::Blocks { stated, needed: max_num_seqs },
+            (None, Some(stated)) => Remedy::Bytes { stated, needed: max_num_seqs.saturating_mul(bytes_per_block) },
+            (None, None) => Remedy::Memory,
+        };
+        return Err(StartError::TooFewStates { max_num_seqs, blocks, remedy });
     }
     Ok(())
 }

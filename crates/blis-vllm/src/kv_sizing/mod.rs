@@ -2,18 +2,20 @@
 //!
 //! upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_configs`, `_check_enough_kv_cache_memory`, `get_kv_cache_capacity`
 //!
-//! Reading order: [`size`] here, the grouping in [`groups`], pages of different sizes in `packed` and `unify`.
+//! Reading order: [`size`] here, the grouping in [`groups`], pages of different sizes in `packed` and `unify`, what would mend a pool that is too small in `remedy`.
 //!
 //! Left out: several workers whose layers differ in kind, host pools, draft layers.
 
 pub mod groups;
 mod packed;
+mod remedy;
 mod unify;
 
 #[cfg(test)]
 mod tests;
 
 use groups::{LayerGroup, group_layers};
+pub use remedy::Remedy;
 
 use crate::config::CapacityCount;
 use crate::divisors::least_common_multiple;
@@ -53,8 +55,12 @@ pub struct SizingInput {
     pub capacity: CapacityCount,
     /// Whether layers with a window are given blocks for every token.
     pub disable_hybrid_kv_cache_manager: bool,
-    /// Bytes the profiler found for KV on one rank.
+    /// Bytes for KV on one rank.
     pub available_bytes: u64,
+    /// Whether the line states these bytes; otherwise the profiler found them.
+    pub bytes_stated: bool,
+    /// Whether the line states how many tokens a block has.
+    pub block_size_stated: bool,
     /// Bytes that one rank can allocate for KV at all: what weights and buffers leave free of the device.
     pub allocatable_bytes: u64,
     /// Blocks of the pool, whatever the bytes.
@@ -89,13 +95,15 @@ pub struct SizedKv {
 pub enum KvSizingError {
     /// Nothing is left for KV.
     #[error(
-        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine (this flag also controls CPU memory reservation on the CPU backend, despite its name). See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
+        "No available memory for the cache blocks. {}",
+        .0.or("Try increasing `gpu_memory_utilization` when initializing the engine (this flag also controls CPU memory reservation on the CPU backend, despite its name). See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details.")
     )]
-    NoMemory,
+    NoMemory(Remedy),
     /// Not even one request of the greatest length fits.
     #[error(
-        "To serve at least one request with the model's max seq len ({max_model_len}), ({} GiB KV cache is needed, which is larger than the available KV cache memory ({} GiB). {}Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing `max_model_len` when initializing the engine. See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details.",
-        gib(*needed), gib(*available), estimate(*estimated_max_model_len)
+        "To serve at least one request with the model's max seq len ({max_model_len}), ({} GiB KV cache is needed, which is larger than the available KV cache memory ({} GiB). {}{}",
+        gib(*needed), gib(*available), estimate(*estimated_max_model_len),
+        remedy.or("Try increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing `max_model_len` when initializing the engine. See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details.")
     )]
     RequestDoesNotFit {
         /// The greatest length.
@@ -106,23 +114,28 @@ pub enum KvSizingError {
         available: u64,
         /// The greatest length that would fit; 0 for none.
         estimated_max_model_len: u32,
+        /// What would make it fit.
+        remedy: Remedy,
     },
     /// The pool was stated, in blocks or in bytes, and the device cannot hold it.
     #[error(
-        "CUDA out of memory: the KV cache of one rank takes {} GiB as stated, and weights and buffers leave {} GiB of the device; lower `num_gpu_blocks_override` or `kv_cache_memory_bytes`",
-        gib(*needed), gib(*allocatable)
+        "CUDA out of memory: the KV cache of one rank takes {} GiB as stated, and weights and buffers leave {} GiB of the device; {}",
+        gib(*needed), gib(*allocatable), fewer(*most_blocks, *allocatable)
     )]
     PoolDoesNotFit {
         /// Bytes of the pool.
         needed: u64,
         /// Bytes there are.
         allocatable: u64,
+        /// Blocks that these hold, where the pool was stated in blocks.
+        most_blocks: Option<u64>,
     },
     /// The length was to be fitted, and not even one token fits.
     #[error(
-        "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. Try increasing `gpu_memory_utilization`."
+        "Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. {}",
+        .0.or("Try increasing `gpu_memory_utilization`.")
     )]
-    NothingFits,
+    NothingFits(Remedy),
     /// With the hybrid manager disabled, windows of different widths cannot share a block table.
     #[error("Failed to promote local KV cache specs to one unified type.")]
     CannotPromote,
@@ -177,24 +190,28 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
     let bytes_per_block = groups.iter().map(|group| group.bytes_per_block).max().ok_or(KvSizingError::NoLayers)?;
     let available = input.num_gpu_blocks_override.map_or(input.available_bytes, |blocks| u64::from(blocks) * bytes_per_block);
     if available > input.allocatable_bytes {
-        return Err(KvSizingError::PoolDoesNotFit { needed: available, allocatable: input.allocatable_bytes });
+        let allocatable = input.allocatable_bytes;
+        let most_blocks = input.num_gpu_blocks_override.map(|_| allocatable / bytes_per_block);
+        return Err(KvSizingError::PoolDoesNotFit { needed: available, allocatable, most_blocks });
     }
     // The placeholder block is never handed out.
     let usable = available.checked_sub(bytes_per_block).filter(|bytes| *bytes > 0);
     let blocks_of = |length| blocks_per_request(input, &groups, length);
+    let remedy = |length| Remedy::of(input, u64::from(blocks_of(length)) + 1, bytes_per_block);
     let fitting = |bytes| longest_fitting(input.max_model_len, |length| bytes_per_block * u64::from(blocks_of(length)) <= bytes);
     let mut max_model_len = input.max_model_len;
     if input.max_model_len_fits_memory {
         max_model_len = match fitting(usable.unwrap_or(0)) {
-            0 => return Err(KvSizingError::NothingFits),
+            0 => return Err(KvSizingError::NothingFits(remedy(1))),
             length => length,
         };
     }
-    let usable = usable.ok_or(KvSizingError::NoMemory)?;
+    let usable = usable.ok_or_else(|| KvSizingError::NoMemory(remedy(max_model_len)))?;
     let needed = bytes_per_block * u64::from(blocks_of(max_model_len));
     if needed > usable {
         let estimated_max_model_len = fitting(usable);
-        return Err(KvSizingError::RequestDoesNotFit { max_model_len, needed, available: usable, estimated_max_model_len });
+        let remedy = remedy(max_model_len);
+        return Err(KvSizingError::RequestDoesNotFit { max_model_len, needed, available: usable, estimated_max_model_len, remedy });
     }
     let num_blocks = u32::try_from(available / bytes_per_block).expect("a device holds fewer than 2^32 blocks");
     let blocks_per_request = blocks_of(max_model_len);
@@ -282,6 +299,14 @@ fn gib(bytes: u64) -> String {
     let rounded = format!("{:.2}", bytes as f64 / f64::from(1_u32 << 30));
     let trimmed = rounded.trim_end_matches('0');
     if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_owned() }
+}
+
+/// The setting to lower where a stated pool is too large.
+fn fewer(most_blocks: Option<u64>, allocatable: u64) -> String {
+    match most_blocks {
+        Some(blocks) => format!("lower `num_gpu_blocks_override` to at most {blocks}, or leave it out"),
+        None => format!("lower `kv_cache_memory_bytes` to at most {allocatable}, or leave it out"),
+    }
 }
 
 fn estimate(max_model_len: u32) -> String {

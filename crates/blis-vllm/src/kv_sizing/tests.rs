@@ -27,6 +27,8 @@ fn input(kinds: &[Attention], available_bytes: u64) -> SizingInput {
         capacity: CapacityCount::LongestRequests,
         disable_hybrid_kv_cache_manager: false,
         available_bytes,
+        bytes_stated: false,
+        block_size_stated: false,
         allocatable_bytes: 1 << 36,
         num_gpu_blocks_override: None,
         prefix_cache_retention_interval: Some(0),
@@ -151,8 +153,13 @@ fn one_request_of_the_greatest_length_beside_the_placeholder_is_enough() {
 #[test]
 fn one_byte_less_is_refused_with_upstream_arithmetic() {
     let error = size(&input(&[FULL; 2], EXACT - 1)).unwrap_err();
-    let expected =
-        KvSizingError::RequestDoesNotFit { max_model_len: 1024, needed: 8_388_608, available: 8_388_607, estimated_max_model_len: 1008 };
+    let expected = KvSizingError::RequestDoesNotFit {
+        max_model_len: 1024,
+        needed: 8_388_608,
+        available: 8_388_607,
+        estimated_max_model_len: 1008,
+        remedy: Remedy::Memory,
+    };
     assert_eq!(error, expected);
     let text = error.to_string();
     assert!(text.starts_with("To serve at least one request with the model's max seq len (1024), (0.01 GiB KV cache is needed"), "{text}");
@@ -165,9 +172,12 @@ fn an_override_is_checked_against_the_same_need() {
     stated.num_gpu_blocks_override = Some(65);
     assert_eq!(size(&stated).unwrap().config.num_blocks, 65);
     stated.num_gpu_blocks_override = Some(64);
-    assert!(matches!(size(&stated), Err(KvSizingError::RequestDoesNotFit { .. })));
+    let told = size(&stated).unwrap_err().to_string();
+    assert!(told.ends_with("raise `num_gpu_blocks_override` (64) to at least 65, or leave it out."), "{told}");
     stated.num_gpu_blocks_override = Some(1);
-    assert_eq!(size(&stated), Err(KvSizingError::NoMemory));
+    assert_eq!(size(&stated), Err(KvSizingError::NoMemory(Remedy::Blocks { stated: 1, needed: 65 })));
+    stated.max_model_len_fits_memory = true;
+    assert_eq!(size(&stated), Err(KvSizingError::NothingFits(Remedy::Blocks { stated: 1, needed: 2 })));
 }
 
 #[test]
@@ -176,9 +186,10 @@ fn a_pool_that_the_device_cannot_hold_is_refused_however_it_is_stated() {
     exact.allocatable_bytes = EXACT;
     assert_eq!(size(&exact).unwrap().config.num_blocks, 65);
     exact.num_gpu_blocks_override = Some(66);
-    assert_eq!(size(&exact), Err(KvSizingError::PoolDoesNotFit { needed: EXACT / 65 * 66, allocatable: EXACT }));
-    let stated = input(&[FULL; 2], u64::MAX);
-    assert!(matches!(size(&stated), Err(KvSizingError::PoolDoesNotFit { .. })));
+    assert_eq!(size(&exact), Err(KvSizingError::PoolDoesNotFit { needed: EXACT / 65 * 66, allocatable: EXACT, most_blocks: Some(65) }));
+    assert!(size(&exact).unwrap_err().to_string().ends_with("; lower `num_gpu_blocks_override` to at most 65, or leave it out"));
+    let stated = SizingInput { allocatable_bytes: EXACT, ..input(&[FULL; 2], u64::MAX) };
+    assert!(size(&stated).unwrap_err().to_string().ends_with("; lower `kv_cache_memory_bytes` to at most 8519680, or leave it out"));
 }
 
 #[test]
@@ -194,7 +205,38 @@ fn a_length_that_may_be_fitted_is_lowered_to_what_fits() {
     fitted.max_model_len_fits_memory = true;
     assert_eq!(size(&fitted).unwrap().config.max_model_len, 1008);
     fitted.available_bytes = 100;
-    assert_eq!(size(&fitted), Err(KvSizingError::NothingFits));
+    assert_eq!(size(&fitted), Err(KvSizingError::NothingFits(Remedy::Memory)));
+    fitted.bytes_stated = true;
+    assert_eq!(size(&fitted), Err(KvSizingError::NothingFits(Remedy::Bytes { stated: 100, needed: 2 * 131_072 })));
+}
+
+#[test]
+fn blocks_so_long_that_a_request_does_not_fit_are_named_as_the_cause() {
+    let mut long = input(&[FULL; 2], EXACT);
+    for layer in &mut long.layers {
+        (layer.block_size, layer.page_bytes) = (1024, 1024 * 4096);
+    }
+    long.block_size_stated = true;
+    // One block is kept free: twice the longest request is asked for, and half as much more with blocks of 512 tokens.
+    let KvSizingError::RequestDoesNotFit { remedy, .. } = size(&long).unwrap_err() else { panic!("one block is left") };
+    assert_eq!(remedy, Remedy::ShorterBlocks { stated: 1024, enough: 16 });
+    long.available_bytes = EXACT / 65 * 72;
+    assert_eq!(
+        size(&long),
+        Err(KvSizingError::RequestDoesNotFit {
+            max_model_len: 1024,
+            needed: 8_388_608,
+            available: EXACT / 65 * 72 - 8_388_608,
+            estimated_max_model_len: 0,
+            remedy: Remedy::ShorterBlocks { stated: 1024, enough: 128 },
+        })
+    );
+    // Where no block would do, and where the line states none, it is the memory.
+    for (bytes, stated) in [(EXACT - 1, true), (EXACT, false)] {
+        let other = SizingInput { available_bytes: bytes, block_size_stated: stated, ..long.clone() };
+        let told = size(&other).unwrap_err().to_string();
+        assert!(told.contains("Try increasing `gpu_memory_utilization`"), "{told}");
+    }
 }
 
 #[test]

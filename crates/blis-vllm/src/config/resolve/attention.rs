@@ -102,7 +102,9 @@ pub(super) fn resolve(
 fn choose(needs: &[Need], preferred: Option<AttentionBackend>) -> Result<(AttentionBackend, Need), ConfigError> {
     let mut chosen: Option<(AttentionBackend, Need)> = None;
     for &need in needs {
-        let backend = first_valid(preferred, priorities(need), |backend| obstacles(backend, need))?;
+        let backend = first_valid(preferred, priorities(need), need.block_size, |backend, block_size| {
+            obstacles(backend, Need { block_size, ..need })
+        })?;
         match chosen {
             Some((other, _)) if other != backend => {
                 return Err(ConfigError::NotPorted(format!(
@@ -202,12 +204,29 @@ pub(super) fn names(backends: &[AttentionBackend]) -> String {
     backends.iter().map(|backend| backend.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The backend the line states, or the first of those tried that has no obstacle.
+/// Sizes of a block that a refusal may propose, in tokens.
+const PROPOSED_BLOCKS: [u32; 6] = [16, 32, 64, 128, 256, 512];
+
+/// The backend the line states, or the first of those tried that has no obstacle. `block_size` is the one the line states.
 pub(super) fn first_valid(
     stated: Option<AttentionBackend>,
     tried: &[AttentionBackend],
-    obstacles: impl Fn(AttentionBackend) -> Vec<&'static str>,
+    block_size: Option<u32>,
+    obstacles: impl Fn(AttentionBackend, Option<u32>) -> Vec<&'static str>,
 ) -> Result<AttentionBackend, ConfigError> {
+    let candidates = stated.as_ref().map_or(tried, std::slice::from_ref);
+    let reads = |size: Option<u32>| candidates.iter().any(|backend| obstacles(*backend, size).is_empty());
+    if let Some(size) = block_size.filter(|_| !reads(block_size)) {
+        let sizes: Vec<String> = PROPOSED_BLOCKS.iter().filter(|size| reads(Some(**size))).map(u32::to_string).collect();
+        if !sizes.is_empty() {
+            return Err(ConfigError::Refused(format!(
+                "--block-size {size}: block_size not supported by {}; leave it out, or state a size such as {}",
+                names(candidates),
+                sizes.join(", ")
+            )));
+        }
+    }
+    let obstacles = |backend| obstacles(backend, block_size);
     if let Some(backend) = stated {
         let reasons = obstacles(backend);
         return if reasons.is_empty() {

@@ -40,7 +40,9 @@ pub(super) fn resolve(
     };
     if cache.block_size_stated && !cache.block_size.is_multiple_of(PAGE_TOKENS) {
         let size = cache.block_size;
-        return Err(ConfigError::Refused(format!("--block-size {size}: layers with an indexer need a multiple of {PAGE_TOKENS}")));
+        return Err(ConfigError::Refused(format!(
+            "--block-size {size}: layers with an indexer need a multiple of {PAGE_TOKENS}; state one, or leave it out"
+        )));
     }
     if indexer.block_tokens != PAGE_TOKENS {
         let tokens = indexer.block_tokens;

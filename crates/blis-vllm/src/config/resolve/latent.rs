@@ -43,7 +43,9 @@ pub(super) fn resolve(
     };
     let spelling = ledger.either(Setting::AttentionBackend, Setting::AttentionConfigBackend)?;
     let stated = ledger.stated(spelling).and_then(|value| value.as_str()).and_then(AttentionBackend::named);
-    let backend = first_valid(stated, priorities(need.capability), |backend| obstacles(backend, need))?;
+    let backend = first_valid(stated, priorities(need.capability), need.block_size, |backend, block_size| {
+        obstacles(backend, Need { block_size, ..need })
+    })?;
     match stated {
         Some(_) => drop(ledger.value(spelling)),
         None => ledger.derive(Setting::AttentionBackend, backend, format!("first valid of {}", names(priorities(need.capability)))),

@@ -50,7 +50,7 @@ pub(super) fn resolve(
     let backend = backend(ledger, need, ranks)?;
     if let Some(size) = need.block_size.filter(|size| !size.is_multiple_of(BLOCK_SIZE)) {
         let wanted = format!("the indexer of this model (DEEPSEEK_V32_INDEXER) reads blocks of {BLOCK_SIZE} tokens");
-        return Err(ConfigError::Refused(format!("--block-size {size}: {wanted}")));
+        return Err(ConfigError::Refused(format!("--block-size {size}: {wanted}; leave it out, or state a multiple of that")));
     }
     if backend.packs_entries(cache.kv_cache_dtype) && cache.kv_cache_dtype != KvCacheDtype::Fp8DsMla {
         ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Fp8DsMla, format!("how {backend} stores 8 bits"));
@@ -85,7 +85,7 @@ fn backend(ledger: &mut Ledger<'_>, need: Need<'_>, ranks: u32) -> Result<Attent
     let spelling = ledger.either(Setting::AttentionBackend, Setting::AttentionConfigBackend)?;
     let stated = ledger.stated(spelling).and_then(|value| value.as_str()).and_then(AttentionBackend::named);
     let tried = priorities(need, need.attention.query_heads / ranks);
-    let backend = first_valid(stated, tried, |backend| obstacles(backend, need))?;
+    let backend = first_valid(stated, tried, need.block_size, |backend, block_size| obstacles(backend, Need { block_size, ..need }))?;
     match stated {
         Some(_) => drop(ledger.value(spelling)),
         None => ledger.derive(Setting::AttentionBackend, backend, format!("first valid of {}", names(tried))),

@@ -37,7 +37,10 @@ fn graphs_break_at_attention_instead_of_being_compiled() {
 fn pages_are_blocks_that_are_picked() {
     let got = Case::line(&serve("--tensor-parallel-size 4")).resolve(&indexed(), &h200()).unwrap();
     assert_eq!((got.cache.block_size, value_of(&got, "block_size")), (128, "128".to_owned()));
-    assert_eq!(error("--block-size 64", &indexed()), "--block-size 64: layers with an indexer need a multiple of 128");
+    assert_eq!(
+        error("--block-size 64", &indexed()),
+        "--block-size 64: layers with an indexer need a multiple of 128; state one, or leave it out"
+    );
 }
 
 #[test]

@@ -168,7 +168,10 @@ fn what_is_not_modelled_is_refused_by_its_name() {
 #[test]
 fn a_combination_that_cannot_run_is_refused() {
     let cases = [
-        ("--block-size 8", "no valid attention backend found: FLASH_ATTN: block_size not supported"),
+        (
+            "--block-size 8",
+            "--block-size 8: block_size not supported by FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION; leave it out, or state a size such as 16, 32, 64, 128",
+        ),
         ("--data-parallel-size 5 --tensor-parallel-size 2", "--data-parallel-size 5: 5 engine cores of 2 GPUs are larger than"),
         ("--max-model-len 200000", "user-specified max_model_len (200000) is greater than the derived max_model_len"),
         ("--max-model-len 0", "--max-model-len: 0 should be at least 1, or auto"),

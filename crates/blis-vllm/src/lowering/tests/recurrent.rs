@@ -52,12 +52,23 @@ fn states_are_not_kept_for_later_prompts_where_prefix_caching_is_off() {
 fn more_requests_than_blocks_of_states_are_refused() {
     let few = |arguments: &str| {
         let resolved = resolved(Line("qwen3.5-397b-a17b", "h200", &format!("{EIGHT} --max-num-seqs 128 {arguments}"))).unwrap();
-        [127, 128].map(|blocks| check_states(&resolved, blocks).err().map(|error| error.to_string()))
+        [127, 128].map(|blocks| check_states(&resolved, (blocks, 1)).err().map(|error| error.to_string()))
     };
     let [below, enough] = few("");
     let told = below.unwrap_or_default();
     assert!(told.contains("max_num_seqs (128) exceeds available Mamba cache blocks (127)"), "{told}");
     assert_eq!(enough, None);
+    assert!(told.ends_with("to at most 127 or increase gpu_memory_utilization."), "{told}");
+    for (stated, way_out) in [
+        (
+            "--num-gpu-blocks-override 127",
+            "to at most 127. The line states the pool: raise `num_gpu_blocks_override` (127) to at least 128, or leave it out.",
+        ),
+        ("--kv-cache-memory-bytes 900", "raise `kv_cache_memory_bytes` (900) to at least 128, or leave it out."),
+    ] {
+        let told = few(stated)[0].clone().unwrap_or_default();
+        assert!(told.ends_with(way_out), "{told}");
+    }
     assert_eq!(few("--enforce-eager"), [None, None], "without graphs nothing asks for a block of each request");
 }
 

@@ -53,7 +53,10 @@ fn what_no_backend_serves_is_refused_with_its_reasons() {
         ),
         (Line("deepseek-v3", "h200", "--tensor-parallel-size 8 --attention-backend FLASHMLA_SPARSE"), "non-sparse not supported"),
         (Line("deepseek-v3", "h200", "--tensor-parallel-size 8 --kv-cache-dtype fp8_ds_mla"), "kv_cache_dtype not supported"),
-        (Line("deepseek-v3.2", "h200", "--tensor-parallel-size 8 --block-size 96"), "no valid attention backend found"),
+        (
+            Line("deepseek-v3.2", "h200", "--tensor-parallel-size 8 --block-size 96"),
+            "leave it out, or state a size such as 64, 128, 256, 512",
+        ),
         (Line("deepseek-v3.2", "b200", "--tensor-parallel-size 8 --block-size 32"), "DEEPSEEK_V32_INDEXER"),
         (Line("deepseek-v3.2", "b200", "--tensor-parallel-size 8 --attention-config.indexer_kv_dtype mxfp4"), "stores 8 bits"),
     ] {
