@@ -592,6 +592,11 @@ def check_formerly(rows, formerly):
         spelled = entry["old"].split("=")[0]
         if spelled in keys | flags and "=" not in entry["old"]:
             raise SystemExit(f"formerly.toml: {entry['old']} still exists in this release")
+    rows_of = {entry["old"] for entry in formerly["row"]}
+    gone = [flag for entry in formerly["gone"] for flag in entry["flags"]]
+    for flag in gone:
+        if flag in flags or flag in rows_of or gone.count(flag) > 1:
+            raise SystemExit(f"formerly.toml: {flag} is no flag that is gone, or stands there twice")
 
 
 def variant(key):
@@ -624,15 +629,16 @@ def fields_json(rows, reasons, estimates, formerly, classes):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
 
     # The reader borrows every text but defaults from the embedded file, which only texts without escapes allow.
-    for r in rows + formerly["row"] + estimates:
+    for r in rows + formerly["row"] + formerly["gone"] + estimates:
         if "\\" in compact({k: v for k, v in r.items() if k != "default"}):
-            raise SystemExit(f"a text of {r.get('key', r.get('old'))} needs an escape in JSON")
+            raise SystemExit(f"a text of {r.get('key', r.get('old', r.get('flags')))} needs an escape in JSON")
     rules = ",\n".join(compact(r) for r in estimates)
     body = ",\n".join(compact(r) for r in rows)
     old = ",\n".join(compact(r) for r in formerly["row"])
     if "\\" in compact(reasons):
         raise SystemExit("a reason needs an escape in JSON")
     parts = {"reasons": ",\n".join(compact(r) for r in reasons), "estimates": rules, "fields": body, "formerly": old}
+    parts["gone"] = ",\n".join(compact(r) for r in formerly["gone"])
     parts["classes"] = ",\n".join(compact(c) for c in classes)
     return "{" + ",\n".join(f'"{name}":[\n{lines}\n]' for name, lines in parts.items()) + "}\n"
 

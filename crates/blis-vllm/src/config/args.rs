@@ -60,7 +60,7 @@ pub(super) fn read(words: &[String], release: Option<Release>) -> Result<Argumen
         });
     }
     for (flag, object) in dotted {
-        let found = match find(&flag, None) {
+        let found = match find(&flag, formerly::hint(&flag)) {
             Ok(found) => found,
             Err(error) => {
                 out.unsettled.refusals.push(error);
@@ -145,15 +145,16 @@ fn normalised(word: &str) -> String {
     format!("--{}{}", name[..end].replace('_', "-"), &name[end..])
 }
 
-/// `-O3`, `-O=3` and `-O 3` are `--optimization-level 3`.
+/// `-O3`, `-O=3` and `-O 3` are `--optimization-level 3`; before anything but a level `-O` is no flag.
 fn expand_optimization_level(words: Vec<String>) -> Vec<String> {
     let flag = "--optimization-level".to_owned();
     let mut out = Vec::with_capacity(words.len());
-    for word in words {
+    let mut words = words.into_iter().peekable();
+    while let Some(word) = words.next() {
         match word.strip_prefix("-O") {
-            Some("") => out.push(flag.clone()),
-            Some(level) => out.extend([flag.clone(), level.strip_prefix('=').unwrap_or(level).to_owned()]),
-            None => out.push(word),
+            Some("") if words.peek().is_some_and(|next| ["0", "1", "2", "3"].contains(&next.as_str())) => out.push(flag.clone()),
+            Some(level) if !level.is_empty() => out.extend([flag.clone(), level.strip_prefix('=').unwrap_or(level).to_owned()]),
+            Some(_) | None => out.push(word),
         }
     }
     out

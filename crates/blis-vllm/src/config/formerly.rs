@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::error::ConfigError;
 use super::resolved::Source;
 use super::statements::{Statement, Statements};
-use super::table::{Becomes, Field, Former, formerly};
+use super::table::{Becomes, Field, Former, formerly, gone_flags};
 use super::value::{from_json, from_word, json, shown};
 
 /// A release number, major, minor and patch.
@@ -57,11 +57,29 @@ pub(super) fn takes(old: &str, release: Option<Release>) -> Option<usize> {
     in_release(old, release?).next().map(|row| row.takes)
 }
 
-/// The hint for a spelling that the modelled release lacks: the releases that had it.
+/// The hint for a spelling that the modelled release lacks: the releases that had it, and what takes its place.
 pub(super) fn hint(old: &str) -> Option<String> {
+    let had = |from: Option<&str>, until: Option<&str>| {
+        let from = from.map(|from| format!(" from {from}")).unwrap_or_default();
+        let until = until.map(|until| format!("{}before {until}", if from.is_empty() { " " } else { " until " }));
+        format!("; vLLM had it{from}{}", until.unwrap_or_default())
+    };
+    if let Some(gone) = gone_flags().iter().find(|gone| gone.flags.contains(&old)) {
+        return Some(format!("{}: {}", had(gone.from, gone.until), gone.instead));
+    }
     let row = rows(old).next()?;
-    let until = row.until.map(|until| format!(" until before {until}")).unwrap_or_default();
-    Some(format!("; vLLM had it from {}{until}: state engine.written_for for a line of such a release", row.from))
+    let now = match row.becomes {
+        Becomes::Setting | Becomes::ByWorldSizeMb => {
+            let settings = row.to.iter().map(|(key, value)| {
+                let name = Field::named(key).map_or(*key, Field::name);
+                if *value == "=" { name.to_owned() } else { format!("{name} {value}") }
+            });
+            format!("state {}", settings.collect::<Vec<_>>().join(" and "))
+        }
+        Becomes::Nothing => "leave it out".to_owned(),
+        Becomes::Refused => row.reason.to_owned(),
+    };
+    Some(format!("{}: {now}, or state engine.written_for for a line of such a release", had(Some(row.from), row.until)))
 }
 
 /// Translates the spelling `old` with `value`, of a line written for `release`, on `ranks` ranks. False where no row covers it.

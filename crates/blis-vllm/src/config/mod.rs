@@ -42,5 +42,6 @@ pub use resolved::{
 };
 pub use setting::Setting;
 pub use table::{
-    Becomes, ConfigClass, Estimation, Field, Former, Kind, StandIn, Status, config_classes, fields, formerly as former_spellings,
+    Becomes, ConfigClass, Estimation, Field, Former, Gone, Kind, StandIn, Status, config_classes, fields, formerly as former_spellings,
+    gone_flags,
 };

@@ -199,6 +199,21 @@ pub enum Becomes {
     Refused,
 }
 
+/// Flags of earlier releases that are translated for none.
+#[derive(Debug, Deserialize)]
+pub struct Gone {
+    /// The flags.
+    pub flags: Vec<&'static str>,
+    /// The first release read that has them; absent where they went before any release read.
+    #[serde(default)]
+    pub from: Option<&'static str>,
+    /// The first release read that lacks them again; the modelled one where absent.
+    #[serde(default)]
+    pub until: Option<&'static str>,
+    /// What to state in their place.
+    pub instead: &'static str,
+}
+
 /// A class of upstream's that holds configuration.
 #[derive(Debug, Deserialize)]
 pub struct ConfigClass {
@@ -238,6 +253,7 @@ struct Document {
     estimates: Vec<Rule>,
     fields: Vec<Field>,
     formerly: Vec<Former>,
+    gone: Vec<Gone>,
     classes: Vec<ConfigClass>,
 }
 
@@ -269,6 +285,11 @@ pub fn fields() -> &'static [Field] {
 /// Every spelling of an earlier release.
 pub fn formerly() -> &'static [Former] {
     &DOCUMENT.formerly
+}
+
+/// Every flag of earlier releases that is translated for none.
+pub fn gone_flags() -> &'static [Gone] {
+    &DOCUMENT.gone
 }
 
 /// Every class of upstream's that holds configuration.

@@ -2,7 +2,7 @@
 
 use blis_contracts::strict::did_you_mean;
 use blis_report::grid::Grid;
-use blis_vllm::config::{ConfigClass, Estimation, Field, Kind, Status, config_classes, fields, former_spellings};
+use blis_vllm::config::{ConfigClass, Estimation, Field, Gone, Kind, Status, config_classes, fields, former_spellings, gone_flags};
 use clap::ValueEnum;
 
 use super::{Outcome, print};
@@ -71,6 +71,16 @@ fn describe(name: &str) -> Result<String, Failure> {
             grid.row(["becomes", &format!("{setting} {value}")]);
         }
         grid.row(["because", former.reason]);
+        parts.push(grid.wrapped().print());
+    }
+    let is_gone = |gone: &&Gone| gone.flags.iter().any(|flag| *flag == name || flag.trim_start_matches('-') == name);
+    for gone in gone_flags().iter().filter(is_gone) {
+        let mut grid = Grid::headless(&["", ""]);
+        grid.row(["name", &gone.flags.join(", ")]);
+        grid.row(["status", "gone, and translated for no release"]);
+        let releases = [gone.from.map(|from| format!("from {from}")), gone.until.map(|until| format!("until before {until}"))];
+        grid.row(["releases", &releases.into_iter().flatten().collect::<Vec<_>>().join(" ")]);
+        grid.row(["instead", gone.instead]);
         parts.push(grid.wrapped().print());
     }
     parts.extend(config_classes().iter().filter(|class| class.name == name).map(class));

@@ -61,6 +61,7 @@ fn a_setting_is_found_by_flag_key_and_former_spelling() {
         let text = stdout("field", &["fields", "vllm", name]);
         assert!(text.contains("--max-num-seqs") && text.contains("modelled"), "{text}");
     }
+    assert!(stdout("field_gone", &["fields", "vllm", "--rope-scaling"]).contains("--hf-overrides"));
     assert!(stdout("field_former", &["fields", "vllm", "VLLM_MXFP4_USE_MARLIN"]).contains("moe_backend marlin"));
     assert!(refusal("field_unknown", &["fields", "vllm", "max-num-seq"]).contains("did you mean `max_num_seqs`?"));
     assert!(stdout("fields_class", &["fields", "vllm", "SpeculativeConfig"]).contains("speculative_config.method"));

@@ -194,7 +194,30 @@ fn a_combination_that_cannot_run_is_refused() {
         ("--max-num-seqs $CONC", "command: \"$CONC\" needs a shell; state the value itself"),
         ("| tee log", "command: \"|\" needs a shell"),
         ("'", "command: the quotes do not balance"),
-        ("--disable-log-requests", "unrecognized arguments: --disable-log-requests; vLLM had it from 0.10.2 until before 0.18.0"),
+        (
+            "--disable-log-requests",
+            "unrecognized arguments: --disable-log-requests; vLLM had it from 0.10.2 until before 0.18.0: leave it out",
+        ),
+        (
+            "--rope-scaling x",
+            "unrecognized arguments: --rope-scaling; vLLM had it from 0.10.2 until before 0.15.1: state it in --hf-overrides",
+        ),
+        (
+            "--num_speculative_tokens 3",
+            "unrecognized arguments: --num-speculative-tokens; vLLM had it before 0.10.2: it is a key of --speculative-config now",
+        ),
+        (
+            "--guided-decoding-backend=auto",
+            "unrecognized arguments: --guided-decoding-backend; vLLM had it from 0.10.2 until before 0.15.1: state --structured-outputs-config",
+        ),
+        (
+            "--enable-bf16x3-router-gemm",
+            "unrecognized arguments: --enable-bf16x3-router-gemm; vLLM had it from 0.26.0: no setting asks for that kernel",
+        ),
+        ("-O.level=3", "unrecognized arguments: -O; vLLM had it from 0.10.2 until before 0.15.1: -O takes a level from 0 to 3 now"),
+        ("-O.cudagraph_mode FULL", "unrecognized arguments: -O; vLLM had it"),
+        ("-O '{\"level\": 3}'", "unrecognized arguments: -O; vLLM had it"),
+        ("-O4", "--optimization-level: invalid choice"),
     ];
     check(&cases);
 }
@@ -212,7 +235,10 @@ fn a_variable_is_known_or_an_error() {
     assert!(refusal("NCCL_ALGO", "Ring").starts_with("NCCL_ALGO = Ring is not modelled: it changes the algorithms"));
     assert_eq!(refusal("VLLM_USE_DEEP_GEMM", "yes"), "VLLM_USE_DEEP_GEMM: \"yes\" is not 0 or 1");
     assert!(refusal("VLLM_FLOAT32_MATMUL_PRECISION", "highes").contains("(the nearest is highest); choose from highest, high, medium"));
-    assert!(refusal("VLLM_MXFP4_USE_MARLIN", "1").ends_with("state engine.written_for for a line of such a release"));
+    assert!(
+        refusal("VLLM_MXFP4_USE_MARLIN", "1")
+            .ends_with(": state --moe-backend marlin, or state engine.written_for for a line of such a release")
+    );
 }
 
 #[test]

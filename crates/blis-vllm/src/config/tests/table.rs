@@ -6,7 +6,7 @@ use crate::config::formerly::Release;
 use crate::config::table::Field;
 use crate::config::{
     AttentionBackend, Becomes, CompilationMode, CudagraphMode, FlashinferAllreduce, HashAlgo, KvCacheDtype, LinearBackend, MatmulPrecision,
-    MlaPrefillBackend, MoeBackend, SchedulingPolicy, Setting, Status, config_classes, fields, former_spellings,
+    MlaPrefillBackend, MoeBackend, SchedulingPolicy, Setting, Status, config_classes, fields, former_spellings, gone_flags,
 };
 
 #[test]
@@ -79,5 +79,22 @@ fn every_former_spelling_names_real_releases_and_fields() {
         assert!(!row.seen.is_empty() && row.seen.iter().all(|seen| covers(release(seen))), "{}", row.old);
         assert!(row.to.keys().all(|key| Field::named(key).is_some()), "{}", row.old);
         assert_eq!(row.to.is_empty(), matches!(row.becomes, Becomes::Nothing | Becomes::Refused), "{}", row.old);
+    }
+}
+
+#[test]
+fn every_flag_that_is_gone_is_told_with_what_takes_its_place() {
+    let former: BTreeSet<&str> = former_spellings().iter().map(|row| row.old).collect();
+    let flags: Vec<&str> = gone_flags().iter().flat_map(|gone| gone.flags.iter().copied()).collect();
+    assert!(flags.len() >= 40 && flags.iter().all(|flag| Field::called(flag).is_none() && !former.contains(flag)));
+    for gone in gone_flags() {
+        let [from, until] = [gone.from, gone.until].map(|release| release.map(|text| Release::parse(text).unwrap()));
+        assert!(from.zip(until).is_none_or(|(from, until)| from < until), "{:?}", gone.flags);
+        assert!(from.or(until).is_some() && gone.instead.len() > 10, "{:?}", gone.flags);
+        for flag in gone.instead.split([' ', ',', ';']).filter(|word| word.starts_with("--")) {
+            let key = flag.trim_start_matches('-').replacen('-', "_", 9);
+            let name = flag.split('.').next().unwrap_or(flag);
+            assert!(Field::called(name).is_some() && (name == flag || Field::called(&key).is_some()), "{flag}");
+        }
     }
 }
