@@ -114,6 +114,19 @@ fn a_step_that_the_engine_never_forms_is_priced_and_said_to_be_one() {
 }
 
 #[test]
+fn short_prompts_of_deepseek_v3_2_attend_as_its_scenario_says() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/deepseek-v3.2-h200-tp8.yaml");
+    let text = std::fs::read_to_string(scenario).unwrap();
+    for (step, picks) in [("prefill=128@0", true), ("prefill=129@0", false), ("prefill=2048@0", false), ("prefill=2049@0", true)] {
+        let told = stdout("short_prompts", &["explain", scenario, "--step", step]);
+        let (_, price) = told.split_once(&format!("A step of {step}")).unwrap();
+        assert_eq!((price.contains("attention.sparse_prefill"), price.contains("selection.prefill")), (picks, picks), "{step}: {price}");
+        assert!(step == "prefill=129@0" || text.contains(&format!("--step {step}")), "{step}: {text}");
+    }
+    assert!(text.contains("up to 128 new tokens") && text.contains("the 2,048 tokens that a query sees"), "{text}");
+}
+
+#[test]
 fn support_says_where_a_model_starts_and_by_which_kernels() {
     let matrix = stdout("support_row", &["support", "qwen3-8b", "--tp", "1"]);
     let row = matrix.lines().find(|line| line.starts_with("qwen3-8b ")).unwrap();
