@@ -25,7 +25,8 @@ pub struct RunResult {
     pub frame: FrameRecord,
     /// Every resolved setting of each pool.
     pub settings: IndexMap<String, Vec<ResolvedSetting>>,
-    /// Settings stated in another release's spelling, and what they were taken to mean, by pool.
+    /// Settings that the engine takes otherwise than they are stated: spellings of other releases, values that a rule replaces, and what else
+    /// it would warn of, by pool.
     pub substitutions: IndexMap<String, Vec<String>>,
     /// The figures.
     pub figures: Vec<Figure>,

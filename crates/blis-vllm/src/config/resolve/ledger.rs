@@ -23,9 +23,11 @@ impl<'a> Ledger<'a> {
         Self { statements, explained: Vec::new(), notes: statements.notes.clone() }
     }
 
-    /// The record, by setting, and what a user should read.
+    /// The record, by setting, and what a user should read: also every stated value in whose place a rule put another.
     pub(super) fn finish(mut self) -> (Vec<Explained>, Vec<String>) {
         self.explained.sort_by_key(|line| line.setting);
+        let replaced: Vec<String> = self.explained.iter().filter_map(|line| self.replaced(line)).collect();
+        self.notes.extend(replaced);
         (self.explained, self.notes)
     }
 
@@ -127,6 +129,16 @@ impl<'a> Ledger<'a> {
             (None, Some(_)) => Ok(second),
             (_, None) => Ok(first),
         }
+    }
+
+    /// What is told of a stated value that is not the one in force, unless it asked for a derived one or a note names it already.
+    fn replaced(&self, line: &Explained) -> Option<String> {
+        let Explained { setting, value, source: Source::Derived, rule } = line else { return None };
+        let stated = self.statements.get(*setting)?;
+        let (name, was) = (Field::of(*setting).name(), shown(&stated.value));
+        let asks = was.eq_ignore_ascii_case("auto") || stated.value == -1;
+        let told = self.notes.iter().any(|note| note.contains(name) || note.contains(setting.key()));
+        (!asks && !told && !was.eq_ignore_ascii_case(value)).then(|| format!("{name} = {was} becomes {value}: {rule}"))
     }
 
     fn write(&mut self, setting: Setting, value: String, source: Source, rule: String) {

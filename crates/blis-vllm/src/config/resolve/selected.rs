@@ -53,7 +53,13 @@ pub(super) fn resolve(
         return Err(ConfigError::Refused(format!("--block-size {size}: {wanted}; leave it out, or state a multiple of that")));
     }
     if backend.packs_entries(cache.kv_cache_dtype) && cache.kv_cache_dtype != KvCacheDtype::Fp8DsMla {
-        ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Fp8DsMla, format!("how {backend} stores 8 bits"));
+        let rule = match cache.kv_cache_dtype {
+            KvCacheDtype::Auto => format!("{backend} knows no 16 bits, and this architecture takes bfloat16 for auto"),
+            KvCacheDtype::Bfloat16 | KvCacheDtype::Fp8E4m3 | KvCacheDtype::Fp8 | KvCacheDtype::Fp8DsMla => {
+                format!("how {backend} stores 8 bits")
+            }
+        };
+        ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Fp8DsMla, rule);
     }
     let indexer_kv_dtype = indexer_kv_dtype(ledger)?;
     // Prompts no longer than what a query sees attend to all of it.

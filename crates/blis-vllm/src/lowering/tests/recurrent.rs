@@ -49,6 +49,18 @@ fn states_are_not_kept_for_later_prompts_where_prefix_caching_is_off() {
 }
 
 #[test]
+fn a_stated_block_that_is_made_to_hold_a_state_is_told() {
+    let notes = |arguments: &str| resolved(Line("qwen3.5-397b-a17b", "h200", &format!("{EIGHT} {arguments}"))).unwrap().notes;
+    let block = resolved(Line("qwen3.5-397b-a17b", "h200", EIGHT)).unwrap().cache.block_size;
+    let shared = "the block of attention, or the longest request where states are not cached";
+    assert_eq!(notes("--mamba-block-size 64"), [format!("--mamba-block-size = 64 becomes {block}: {shared}")]);
+    assert_eq!(notes(&format!("--mamba-block-size {block}")), [""; 0]);
+    let told = notes("--block-size 64");
+    assert!(told.len() == 1 && told[0].starts_with("--block-size = 64 becomes 576: so that a page of attention holds a state"), "{told:?}");
+    assert_eq!(notes(""), [""; 0]);
+}
+
+#[test]
 fn more_requests_than_blocks_of_states_are_refused() {
     let few = |arguments: &str| {
         let resolved = resolved(Line("qwen3.5-397b-a17b", "h200", &format!("{EIGHT} --max-num-seqs 128 {arguments}"))).unwrap();

@@ -3,7 +3,7 @@
 use blis_contracts::plan::Primitive;
 
 use super::*;
-use crate::config::{AttentionBackend, CudagraphMode};
+use crate::config::{AttentionBackend, CudagraphMode, Setting};
 
 const EIGHT: &str = "--tensor-parallel-size 8";
 const FP8: &str = "--tensor-parallel-size 8 --kv-cache-dtype fp8";
@@ -41,6 +41,26 @@ fn the_first_sparse_backend_that_reads_the_cache_is_taken_and_blocks_have_64_tok
         let (layers, per_token) = (plan.kv[0].layers / 2, plan.kv[0].bytes_per_block.get() / 64);
         assert_eq!((plan.kv.len(), per_token), (1, u64::from(layers) * (stored + 132)), "{line:?}");
     }
+}
+
+#[test]
+fn a_stated_format_that_the_backend_does_not_keep_is_told() {
+    let notes = |name: &str, chip_name: &str, format: &str| {
+        let arguments = format!("{EIGHT} --kv-cache-dtype {format}");
+        let got = resolved(Line(name, chip_name, &arguments)).unwrap();
+        let format = got.explained.iter().find(|line| line.setting == Setting::KvCacheDtype).unwrap();
+        (format.value.clone(), got.notes.join("; "))
+    };
+    let (format, told) = notes("deepseek-v3.2-nvfp4", "rtx-pro-6000", "bfloat16");
+    assert_eq!(format, "fp8_ds_mla");
+    assert!(told.starts_with("--kv-cache-dtype = bfloat16 becomes fp8_ds_mla: FLASHINFER_MLA_SPARSE_SM120 knows no 16 bits"), "{told}");
+    let (format, told) = notes("deepseek-v3.2", "h200", "fp8");
+    assert_eq!(
+        (format.as_str(), told.as_str()),
+        ("fp8_ds_mla", "--kv-cache-dtype = fp8 becomes fp8_ds_mla: how FLASHMLA_SPARSE stores 8 bits")
+    );
+    assert_eq!(notes("deepseek-v3.2", "h200", "auto"), ("auto".to_owned(), String::new()), "whoever leaves the choice is told nothing");
+    assert_eq!(notes("deepseek-v3.2", "h200", "fp8_ds_mla"), ("fp8_ds_mla".to_owned(), String::new()));
 }
 
 #[test]
