@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fate::Fate;
 use crate::provenance::{Method, ResolvedSetting};
+use crate::scenario::ExpertRouting;
 use crate::series::{Series, StepKind, StepMix};
 use crate::validity::Validity;
 
@@ -117,6 +118,9 @@ pub struct FrameRecord {
     pub window_start_s: f64,
     /// End of the measured window, in seconds of simulated time.
     pub window_end_s: f64,
+    /// How tokens were taken to spread over experts, where the model has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expert_routing: Option<ExpertRouting>,
 }
 
 /// One figure.

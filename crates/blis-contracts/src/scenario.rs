@@ -1,8 +1,8 @@
 //! The scenario: one document that says what is deployed, what it is asked to do and what of it is measured.
 //!
 //! The types are the document, key by key; [`Scenario::load`] reads one strictly and reports everything wrong with it at once.
-//! Reading order: [`Scenario`] here, then [`cluster`], [`pool`], [`workload`] with [`arrival`] and [`distribution`], [`frame`], and
-//! [`objective`].
+//! Reading order: [`Scenario`] here, then [`cluster`], [`pool`], [`workload`] with [`arrival`] and [`distribution`],
+//! [`expert_routing`], [`frame`], and [`objective`].
 //! Left out: names that only the catalog, an engine or a trace can check, and the launch line, which its engine parses. Keys that
 //! the document will have once BLIS can act on them are refused with the reason (`reserved`), never read and dropped.
 
@@ -15,6 +15,7 @@ use crate::strict::{Document, DocumentErrors, Problem, Problems};
 pub mod arrival;
 pub mod cluster;
 pub mod distribution;
+pub mod expert_routing;
 pub mod frame;
 pub mod objective;
 pub mod pool;
@@ -27,6 +28,7 @@ mod tests;
 pub use arrival::{Arrival, ClosedLoop, Diurnal, Drain, Phase, Phases, Profile, Rate, Spike, VariedRate};
 pub use cluster::{Cluster, ClusterGroups, Group, Packaging, SingleGroup};
 pub use distribution::{CountDistribution, EmpiricalCount, TimeDistribution};
+pub use expert_routing::ExpertRouting;
 pub use frame::{Frame, Measure, StartState, Stop};
 pub use objective::{Cost, DEFAULT_CLASS, Objective};
 pub use pool::{Pool, Role};
@@ -61,6 +63,9 @@ pub struct Scenario {
     pub pools: Vec<Pool>,
     /// Who sends requests.
     pub workload: Workload,
+    /// How its tokens spread over experts, where the model has some; [`ExpertRouting::ASSUMED`] where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expert_routing: Option<ExpertRouting>,
     /// What is measured of the run, and when it ends.
     pub frame: Frame,
     /// The latencies that requests are judged by, by service class (`default` where a client states none).
@@ -113,6 +118,9 @@ impl Scenario {
         problems.within("cluster", |problems| self.cluster.validate(problems));
         pool::validate_all(&mut problems, &self.pools, &self.cluster);
         problems.within("workload", |problems| self.workload.validate(problems));
+        if let Some(routing) = self.expert_routing {
+            problems.within("expert_routing", |problems| routing.validate(problems));
+        }
         problems.within("frame", |problems| self.frame.validate(problems));
         objective::validate_all(&mut problems, &self.objectives, &self.workload);
         if let Some(cost) = &self.cost {

@@ -6,11 +6,13 @@ use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::part::{Part, Parted};
 use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
 use blis_contracts::provenance::{Method, ResolvedSetting, SettingSource};
+use blis_contracts::scenario::ExpertRouting;
 use blis_contracts::step::{StepEstimate, StepShape};
 use blis_contracts::units::BytesPerRank;
 
 use crate::grid::Grid;
 use crate::quantity::{bytes, count, counted, nanoseconds, share};
+use crate::result;
 
 /// The settings in force, each with where it came from; what the user stated comes first.
 pub fn settings(settings: &[ResolvedSetting]) -> String {
@@ -92,7 +94,7 @@ fn numbers(range: RowRange) -> String {
 }
 
 /// Graphs, layout and what surrounds the pass, as facts.
-pub fn launch(plan: &PoolPlan) -> String {
+pub fn launch(plan: &PoolPlan, expert_routing: Option<ExpertRouting>) -> String {
     let mut grid = Grid::headless(&["", ""]);
     let layout = plan.layout;
     let widths = [("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data), ("expert", layout.expert)];
@@ -108,6 +110,9 @@ pub fn launch(plan: &PoolPlan) -> String {
     }
     grid.row(["steps in flight", &plan.in_flight.to_string()]);
     grid.row(["stream interval", &plan.front_end.stream_interval.to_string()]);
+    if let Some(routing) = expert_routing {
+        grid.row(["experts", &result::routing(routing)]);
+    }
     grid.wrapped().print()
 }
 

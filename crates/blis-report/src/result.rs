@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 
 use blis_contracts::metric::Metric;
 use blis_contracts::result::{Binds, DataOrigin, Figure, KvFigures, PriceProvenance, RunResult, Statistic};
+use blis_contracts::scenario::ExpertRouting;
 use blis_contracts::validity::{ErrorInterval, Validity};
 
 use crate::grid::Grid;
@@ -146,6 +147,7 @@ fn facts(result: &RunResult) -> String {
     let frame = &result.frame;
     let window = frame.window_end_s - frame.window_start_s;
     fact("window", format!("{window:.3} s of simulated time, from {:.3} s; stop after {}", frame.window_start_s, frame.stop));
+    fact("experts", frame.expert_routing.map(routing).unwrap_or_default());
     for (pool, substitutions) in &result.substitutions {
         for substitution in substitutions {
             fact(&format!("pool {pool} reads"), substitution.clone());
@@ -161,6 +163,15 @@ fn facts(result: &RunResult) -> String {
     fact("inputs", format!("{}; {origin} data", list(hashes.map(|(name, hash)| format!("{name} {}", short_hash(hash))))));
     fact("figures", "defined by `blis metrics`".to_owned());
     grid.wrapped().print()
+}
+
+/// How tokens are taken to spread over experts.
+pub(crate) fn routing(routing: ExpertRouting) -> String {
+    let stated = if routing == ExpertRouting::ASSUMED { ", as assumed where a scenario states none" } else { "" };
+    match routing.exponent {
+        exponent if exponent > 0.0 => format!("the r-th most popular is picked in proportion to r^-{exponent}{stated}"),
+        _ => "each is picked as often as any other".to_owned(),
+    }
 }
 
 /// Refusals by reason, most frequent first. Reasons that differ only in their numbers are told once, by the first of them.

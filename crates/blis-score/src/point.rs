@@ -107,6 +107,7 @@ pub fn scenario(sweep: &Sweep, concurrency: u32) -> Result<Scenario, PointError>
             warmup: 0,
             num_prompts: None,
         })),
+        expert_routing: None,
         frame: Frame { start: StartState::Empty, stop: Stop { requests: Some(requests), horizon_s: None }, measure: Measure::default() },
         objectives: IndexMap::new(),
         cost: None,

@@ -5,9 +5,9 @@ use blis_contracts::chip::Chip;
 use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::model::ModelGraph;
 use blis_contracts::network::Network;
-use blis_contracts::plan::PoolPlan;
+use blis_contracts::plan::{PoolPlan, PrimitiveShape};
 use blis_contracts::provenance::ResolvedSetting;
-use blis_contracts::scenario::{EngineChoice, Packaging, Pool, Scenario};
+use blis_contracts::scenario::{EngineChoice, ExpertRouting, Packaging, Pool, Scenario};
 use blis_contracts::step::{PrefillRow, RankStep, StepShape};
 use blis_contracts::strict::{Problem, did_you_mean};
 use blis_kernel::{CostModel, PricedEnvironment, RoutingBalance};
@@ -21,9 +21,6 @@ use crate::world::World;
 
 /// The engines a scenario may name.
 const ENGINE_KINDS: [&str; 1] = [blis_vllm::KIND];
-/// How tokens spread over experts. No routing of any workload has been published; NVIDIA's operator database times experts under a
-/// power law it takes for real traffic (`power_law_1.2`), and this exponent gives the numbers of distinct experts that law gives.
-const ROUTING: RoutingBalance = RoutingBalance::PowerLaw { exponent: 0.75 };
 
 /// A scenario up to the instant at which simulated time starts.
 #[derive(Debug)]
@@ -36,6 +33,8 @@ pub struct Prepared {
     pub memory: MemoryBreakdown,
     /// The KV pool.
     pub kv: KvPool,
+    /// How tokens are taken to spread over experts, where the model has some.
+    pub expert_routing: Option<ExpertRouting>,
     /// Spellings of another release that were translated, and what else the engine would warn about.
     pub notes: Vec<String>,
 }
@@ -132,6 +131,7 @@ struct Parts {
     network: Option<Network>,
     group_path: String,
     coefficients: ChipCoefficients,
+    expert_routing: Option<ExpertRouting>,
     stated: Stated,
 }
 
@@ -170,7 +170,8 @@ fn named(scenario: &Scenario, read: Option<&Stated>, world: &World) -> Result<Pa
     }
     match (chip, packaging, graph, coefficients, stated) {
         (Some(chip), Some(packaging), Some(graph), Some(coefficients), Some(stated)) if found.is_empty() => {
-            Ok(Parts { graph, chip, packaging, network: network.flatten(), group_path, coefficients, stated })
+            let expert_routing = scenario.expert_routing;
+            Ok(Parts { graph, chip, packaging, network: network.flatten(), group_path, coefficients, expert_routing, stated })
         }
         _ => Err(found),
     }
@@ -193,11 +194,11 @@ fn check_model(pool: &Pool, stated: &Stated, graph: &ModelGraph, world: &World) 
 impl Parts {
     /// Starts the engine.
     fn start(self, pool: &Pool) -> Result<Prepared, RunError> {
-        let Self { graph, chip, packaging, network, group_path, coefficients, stated } = self;
+        let Self { graph, chip, packaging, network, group_path, coefficients, expert_routing, stated } = self;
         let (model, hardware) = (graph.name.clone(), chip.name.clone());
         let fabric = network.as_ref().map(|network| network.name.as_str());
         let site = Site { model: &model, hardware: &hardware, gpus: packaging.gpus_per_node, nodes: packaging.nodes, fabric };
-        let prices = CostModel::new(&chip, coefficients, ROUTING);
+        let prices = CostModel::new(&chip, coefficients, balance(expert_routing.unwrap_or(ExpertRouting::ASSUMED)));
         let prices = match &network {
             Some(network) => prices.on_network(network),
             None => prices,
@@ -208,8 +209,16 @@ impl Parts {
         notes.extend(idle_nodes(&group_path, packaging.nodes, nodes));
         let crossed = !blis_contracts::engine::Engine::plan(&engine).fabric.is_empty();
         notes.extend(network.filter(|_| !crossed).map(|network| unused_network(&network)));
-        Ok(Prepared { engine, environment, memory, kv, notes })
+        let experts = blis_contracts::engine::Engine::plan(&engine).layers.iter().any(|layer| matches!(layer.shape, PrimitiveShape::Moe { .. }));
+        notes.extend(expert_routing.filter(|_| !experts).map(|_| "expert_routing has no effect: the model has no experts".to_owned()));
+        let expert_routing = experts.then(|| expert_routing.unwrap_or(ExpertRouting::ASSUMED));
+        Ok(Prepared { engine, environment, memory, kv, expert_routing, notes })
     }
+}
+
+/// The routing of a workload as the cost model takes it.
+fn balance(routing: ExpertRouting) -> RoutingBalance {
+    if routing.exponent > 0.0 { RoutingBalance::PowerLaw { exponent: routing.exponent } } else { RoutingBalance::Uniform }
 }
 
 /// What is told of nodes that no rank lies on.

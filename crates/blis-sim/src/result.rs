@@ -6,7 +6,7 @@ use blis_contracts::fate::Fate;
 use blis_contracts::plan::PoolPlan;
 use blis_contracts::provenance::{Method, ResolvedSetting};
 use blis_contracts::result::{Binds, FrameRecord, Inputs, KvFigures, Limit, PriceProvenance, ResultKind, RunResult, TokenTotals, Versions};
-use blis_contracts::scenario::Scenario;
+use blis_contracts::scenario::{ExpertRouting, Scenario};
 use blis_kernel::PriceTotals;
 use blis_vllm::config::{SchedulingPolicy, Setting};
 use blis_vllm::startup::KvPool;
@@ -30,6 +30,7 @@ pub(crate) struct Finished {
     pub(crate) notes: Vec<String>,
     pub(crate) memory: MemoryBreakdown,
     pub(crate) kv: KvPool,
+    pub(crate) expert_routing: Option<ExpertRouting>,
     pub(crate) usable_blocks: u64,
     pub(crate) prices: PriceTotals,
 }
@@ -39,7 +40,7 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
     let pool = scenario.pools[0].name.clone();
     let prices = provenance(&finished.prices);
     let warnings = warnings(&finished, &prices);
-    let Finished { outcome, plan, settings, notes, kv, usable_blocks, .. } = finished;
+    let Finished { outcome, plan, settings, notes, kv, expert_routing, usable_blocks, .. } = finished;
     let usd_per_gpu_hour = scenario.cost.map(|cost| cost.usd_per_gpu_hour);
     let resources = Resources { accelerators: plan.layout.ranks(), usable_blocks, usd_per_gpu_hour };
     let tally = &outcome.tally;
@@ -54,7 +55,7 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
             engine: format!("{} {}", blis_vllm::KIND, blis_vllm::RELEASE),
             generator: blis_workload::random::GENERATOR.to_owned(),
         },
-        frame: frame_record(scenario, &outcome),
+        frame: frame_record(scenario, expert_routing, &outcome),
         settings: IndexMap::from([(pool.clone(), settings)]),
         substitutions: IndexMap::from([(pool.clone(), notes)]),
         figures: figures(&outcome, &resources),
@@ -105,7 +106,7 @@ fn inputs(scenario: &Scenario, origin: &Origin, world: &World) -> Inputs {
     }
 }
 
-fn frame_record(scenario: &Scenario, outcome: &Outcome) -> FrameRecord {
+fn frame_record(scenario: &Scenario, expert_routing: Option<ExpertRouting>, outcome: &Outcome) -> FrameRecord {
     let stop = &scenario.frame.stop;
     let rules = [stop.requests.map(|count| format!("{count} requests")), stop.horizon_s.map(|seconds| format!("{seconds} s"))];
     let stated: Vec<String> = rules.into_iter().flatten().collect();
@@ -114,6 +115,7 @@ fn frame_record(scenario: &Scenario, outcome: &Outcome) -> FrameRecord {
         stop: if stated.is_empty() { "the workload's end".to_owned() } else { stated.join(" or ") },
         window_start_s: outcome.window_start.as_seconds(),
         window_end_s: outcome.window_end.as_seconds(),
+        expert_routing,
     }
 }
 

@@ -88,7 +88,7 @@ fn go(
     world: &World,
     observer: &mut dyn Observer,
 ) -> Result<Run, RunError> {
-    let Prepared { engine, mut environment, memory, kv, notes } = prepared;
+    let Prepared { engine, mut environment, memory, kv, expert_routing, notes } = prepared;
     let plan = engine.plan().clone();
     let settings = engine.settings().to_vec();
     let price =
@@ -105,7 +105,7 @@ fn go(
         cells: compiled.cells_filled(),
         blocks_allocated: outcome.engine.blocks_allocated.get(),
     };
-    let finished = Finished { outcome, plan, settings, notes, memory, kv, usable_blocks, prices: compiled.totals() };
+    let finished = Finished { outcome, plan, settings, notes, memory, kv, expert_routing, usable_blocks, prices: compiled.totals() };
     Ok(Run { result: assemble(scenario, origin, world, finished), statistics })
 }
 

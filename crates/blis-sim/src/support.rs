@@ -138,6 +138,7 @@ fn scenario(question: Question<'_>, world: &World) -> Result<Scenario, String> {
             warmup: 0,
             num_prompts: None,
         })),
+        expert_routing: None,
         frame: Frame { start: StartState::Empty, stop: Stop { requests: Some(1), horizon_s: None }, measure: Measure::default() },
         objectives: IndexMap::new(),
         cost: None,

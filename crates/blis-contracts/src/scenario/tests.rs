@@ -250,6 +250,11 @@ const RULES: &[(&str, &str, &str)] = &[
         "pools[0].env={A_B: x}",
     ),
     (
+        "expert_routing={exponent: -0.1}",
+        "expert_routing.exponent: must be from 0 (all experts alike) to 10, found -0.1",
+        "expert_routing={exponent: 0}",
+    ),
+    (
         "cost={usd_per_gpu_hour: 0}",
         "cost.usd_per_gpu_hour: must be above 0 and at most 1000000 dollars, found 0.0",
         "cost={usd_per_gpu_hour: 2.5}",

@@ -90,7 +90,7 @@ fn example(unfinished: u64) -> RunResult {
             trace_sha256: None,
         },
         versions: Versions { blis: "0.0.0".to_owned(), engine: "engine 1.2.3".to_owned(), generator: "chacha12".to_owned() },
-        frame: FrameRecord { start: "empty".to_owned(), stop: "2000 requests".to_owned(), window_start_s: 0.5, window_end_s: 250.75 },
+        frame: FrameRecord { start: "empty".to_owned(), stop: "2000 requests".to_owned(), window_start_s: 0.5, window_end_s: 250.75, expert_routing: None },
         settings: IndexMap::new(),
         substitutions: [("serve".to_owned(), vec!["OLD=1 was read as --new".to_owned()])].into_iter().collect(),
         figures: figures(unfinished),

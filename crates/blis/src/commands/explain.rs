@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         section("Settings in force", &explain::settings(prepared.settings())),
         section("Read differently from how they are written", &lines(&prepared.notes)),
         section("One forward pass on one rank", &explain::plan(prepared.plan(), &steps, args.alternatives)),
-        section("How it is launched", &explain::launch(prepared.plan())),
+        section("How it is launched", &explain::launch(prepared.plan(), prepared.expert_routing)),
         section("Memory of one rank", &explain::memory(&prepared.memory)),
         section("KV cache", &kv(&prepared)),
     ];

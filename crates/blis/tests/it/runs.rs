@@ -268,6 +268,31 @@ fn goodput_counts_what_each_class_met_and_dollars_are_spread_over_the_tokens() {
 }
 
 #[test]
+fn how_unequally_experts_are_picked_is_stated_priced_and_told() {
+    let mixture = CHAT.replace("llama-3.1-8b-instruct", "gpt-oss-20b").replace("meta-llama/Llama-3.1-8B-Instruct", "openai/gpt-oss-20b");
+    let bench = Bench::new("expert_routing", &mixture);
+    let of = |edits: &[&str]| {
+        let result: RunResult = serde_json::from_value(bench.result(edits)).unwrap();
+        let tpot = result.figures.iter().find(|figure| figure.metric == "tpot").unwrap().value.unwrap();
+        (result.frame.expert_routing.unwrap().exponent, tpot)
+    };
+    let (assumed, alike, steep) = (of(&[]), of(&["--set", "expert_routing={exponent: 0}"]), of(&["--set", "expert_routing={exponent: 2}"]));
+    assert_eq!(assumed, of(&["--set", "expert_routing={exponent: 0.75}"]));
+    assert_eq!((alike.0, steep.0), (0.0, 2.0));
+    assert!(steep.1 < assumed.1 && assumed.1 < alike.1, "fewer experts read: {steep:?} {assumed:?} {alike:?}");
+    for (edit, told) in [("{exponent: 2}", "picked in proportion to r^-2\n"), ("{exponent: 0}", "each is picked as often as any other")] {
+        for command in ["run", "explain"] {
+            let output = bench.blis(&[command, "scenario.yaml", "--set", &format!("expert_routing={edit}")]);
+            assert!(show(&output).contains(told), "{}", show(&output));
+        }
+    }
+    let plain = Bench::new("no_experts", CHAT);
+    let output = plain.blis(&["run", "scenario.yaml", "--set", "expert_routing={exponent: 2}"]);
+    let text = show(&output);
+    assert!(text.contains("expert_routing has no effect: the model has no experts") && !text.contains("picked"), "{text}");
+}
+
+#[test]
 fn a_condition_may_name_a_class_and_is_refused_where_the_scenario_cannot_answer_it() {
     let bench = Bench::new("class_conditions", &classes());
     let run = |condition: &str| bench.blis(&["run", "scenario.yaml", "--fail-if", condition]);
