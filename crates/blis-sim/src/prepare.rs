@@ -209,7 +209,8 @@ impl Parts {
         notes.extend(idle_nodes(&group_path, packaging.nodes, nodes));
         let crossed = !blis_contracts::engine::Engine::plan(&engine).fabric.is_empty();
         notes.extend(network.filter(|_| !crossed).map(|network| unused_network(&network)));
-        let experts = blis_contracts::engine::Engine::plan(&engine).layers.iter().any(|layer| matches!(layer.shape, PrimitiveShape::Moe { .. }));
+        let experts =
+            blis_contracts::engine::Engine::plan(&engine).layers.iter().any(|layer| matches!(layer.shape, PrimitiveShape::Moe { .. }));
         notes.extend(expert_routing.filter(|_| !experts).map(|_| "expert_routing has no effect: the model has no experts".to_owned()));
         let expert_routing = experts.then(|| expert_routing.unwrap_or(ExpertRouting::ASSUMED));
         Ok(Prepared { engine, environment, memory, kv, expert_routing, notes })

@@ -37,10 +37,31 @@ struct Conversation {
     conversations: Vec<Turn>,
 }
 
+/// What one side says, or, in some files, what both say in turn.
 #[derive(Debug, Deserialize)]
 struct Turn {
-    #[serde(alias = "content", alias = "user", alias = "assistant")]
-    value: String,
+    #[serde(alias = "content")]
+    value: Option<String>,
+    #[serde(alias = "human")]
+    user: Option<String>,
+    #[serde(alias = "gpt")]
+    assistant: Option<String>,
+}
+
+impl Conversation {
+    /// What is said, in order; refuses a turn in which nothing is.
+    fn texts(&self) -> Result<Vec<&str>, String> {
+        let mut texts = Vec::new();
+        for (index, turn) in self.conversations.iter().enumerate() {
+            let said = [&turn.value, &turn.user, &turn.assistant].into_iter().flatten().map(String::as_str);
+            let before = texts.len();
+            texts.extend(said);
+            if texts.len() == before {
+                return Err(format!("turn {index} has no `value`, `content`, `user` or `assistant` that says something"));
+            }
+        }
+        Ok(texts)
+    }
 }
 
 /// Reads a file, conversation by conversation; `file` names it in errors.
@@ -81,8 +102,10 @@ impl<'de> Visitor<'de> for &mut Pairs {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         while let Some(conversation) = items.next_element::<Conversation>()? {
             self.read += 1;
-            let [prompt, answer, ..] = conversation.conversations.as_slice() else { continue };
-            let tokens = |turn: &Turn| tokens(turn, self.unsaid.characters_per_token);
+            let wrong = |message| serde::de::Error::custom(format!("conversation {}: {message}", self.read - 1));
+            let texts = conversation.texts().map_err(wrong)?;
+            let [prompt, answer, ..] = texts[..] else { continue };
+            let tokens = |text: &str| tokens(text, self.unsaid.characters_per_token);
             let (prompt, answer) = (tokens(prompt), tokens(answer));
             if prompt >= LEAST && answer >= LEAST && prompt <= MOST_PROMPT && prompt.saturating_add(answer) <= MOST {
                 self.kept.push([prompt, answer]);
@@ -93,6 +116,6 @@ impl<'de> Visitor<'de> for &mut Pairs {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a number that is not negative saturates")]
-fn tokens(turn: &Turn, characters_per_token: f64) -> u32 {
-    libm::ceil(turn.value.chars().count() as f64 / characters_per_token) as u32
+fn tokens(text: &str, characters_per_token: f64) -> u32 {
+    libm::ceil(text.chars().count() as f64 / characters_per_token) as u32
 }

@@ -146,9 +146,73 @@ fn the_sample_of_a_guidellm_report_loads() {
     let client = only(&converted);
     assert!(matches!(&client.arrival, Arrival::ClosedLoop(closed) if closed.concurrency == 4));
     assert!(matches!(&client.output, Some(CountDistribution::Normal(spread)) if spread.mean.to_bits() == 128.0f64.to_bits()));
+}
+
+#[test]
+fn guidellms_arguments_are_kept_or_refused_key_by_key() {
+    let read = |data: &str, rest: &str, benchmark| {
+        let text = format!(r#"{{"data": {data}, "profile": "poisson", "rate": [2, 5], {rest} "max_requests": 50, "max_seconds": 60}}"#);
+        read_guidellm("a.json", text.as_bytes(), benchmark)
+    };
+    let prefixed = r#""prompt_tokens=256,output_tokens=128,prefix_tokens=100,prefix_count=3""#;
+    let converted = read(prefixed, "", 1).unwrap();
+    let prefix = only(&converted).prefix.as_ref().unwrap();
+    assert_eq!((only(&converted).arrival.rate(), prefix.length, prefix.variants), (Some(5.0), 100, Some(3)));
+    assert_eq!(converted.stop.as_deref(), Some("{requests: 50, horizon_s: 60}"));
+    assert!(converted.notes[0].contains("have 2 rates"), "{:?}", converted.notes);
+    assert!(told(read(prefixed, "", 2)).contains("has 2 of `rate`, and none at 2"));
+    // The same data in the other forms that the tool takes, and spreads as it draws them.
+    let object = r#"{"prompt_tokens": 256, "output_tokens": 128, "prefix_buckets": [{"prefix_tokens": 100, "prefix_count": 3}]}"#;
+    for form in [object.to_owned(), format!("[{object}]"), format!("[{:?}]", object)] {
+        assert_eq!(read(&form, "", 1).unwrap().workload, converted.workload, "{form}");
+    }
+    let spread = read(r#""prompt_tokens=100,prompt_tokens_stdev=10,output_tokens=20,output_tokens_min=5""#, "", 0).unwrap();
+    let client = only(&spread);
+    assert!(matches!(&client.input, Some(CountDistribution::Normal(spread)) if (spread.min, spread.max) == (50, 150)), "{client:?}");
+    assert!(matches!(&client.output, Some(CountDistribution::Uniform(range)) if (range.min, range.max) == (5, 20)), "{client:?}");
+    for (data, message) in [
+        (r#""prompt_tokens=256,output_tokens=128,prompt_token_max=300""#, "a.json: data: `prompt_token_max` is not read"),
+        (r#""prompt_tokens=256,output_tokens=128,turns=3""#, "3 turns are refused"),
+        (r#""prompt_tokens=256""#, "state no output_tokens"),
+        (r#""org/data-set""#, "data must be synthetic"),
+        (r#"["prompt_tokens=1,output_tokens=1", "prompt_tokens=2,output_tokens=1"]"#, "has 2 data sets"),
+        (r#"{"prompt_tokens": 1, "output_tokens": 1, "prefix_buckets": [{}, {}]}"#, "prefixes of several lengths are refused"),
+    ] {
+        assert!(told(read(data, "", 0)).contains(message), "{data}: {}", told(read(data, "", 0)));
+    }
+    let noted = read(r#""prompt_tokens=1,output_tokens=1""#, r#""warmup": 0.1, "rampup": 10, "max_concurrency": 8,"#, 0).unwrap().notes;
     assert!(
-        told(read_guidellm("a.json", arguments.replace("concurrent", "throughput").as_bytes(), 0)).contains("sends everything at once")
+        ["frame.measure.discard_first", "ramp at the start", "`max_concurrency` is not kept"]
+            .iter()
+            .all(|part| noted.concat().contains(part))
     );
+}
+
+#[test]
+fn a_guidellm_report_keeps_the_order_of_sending_and_what_prompts_share() {
+    let request = |at: f64, prompt: u32| format!(r#"{{"prompt_tokens": {prompt}, "output_tokens": 8, "request_start_time": {at}}}"#);
+    let report = |strategy: &str, data: &str| {
+        let requests = format!("[{},{},{}]", request(3.0, 130), request(1.0, 110), request(2.0, 120));
+        let text = format!(
+            r#"{{"args": {{"data": {data}}}, "benchmarks": [{{"config": {{"strategy": {strategy}}}, "requests": {{"successful": {requests}, "errored": [{{}}], "incomplete": []}}}}]}}"#
+        );
+        read_guidellm("b.json", text.as_bytes(), 0)
+    };
+    let throughput = r#"{"type_": "throughput", "max_concurrency": 4}"#;
+    let converted = report(throughput, r#"["prompt_tokens=20,output_tokens=8,prefix_tokens=100"]"#).unwrap();
+    let client = only(&converted);
+    assert_eq!(client.lengths.as_ref().unwrap().pairs, [[10, 8], [20, 8], [30, 8]]);
+    assert_eq!(client.prefix.as_ref().unwrap().length, 100);
+    assert!(matches!(&client.arrival, Arrival::ClosedLoop(closed) if closed.concurrency == 4));
+    assert_eq!(converted.notes, ["1 requests failed and are left out"]);
+    assert_eq!(only(&report(throughput, r#"["texts.jsonl"]"#).unwrap()).lengths.as_ref().unwrap().pairs[0], [110, 8]);
+    assert!(told(report(throughput, r#"["prompt_tokens=20,output_tokens=8,turns=2"]"#)).contains("args.data: 2 turns are refused"));
+    assert!(
+        told(report(throughput, r#"["prompt_tokens=20,output_tokens=8,prefix_tokens=115"]"#))
+            .contains("a prefix of 115 tokens, and a prompt has 110")
+    );
+    let endless = r#"{"type_": "throughput", "max_concurrency": null}"#;
+    assert!(told(report(endless, "[]")).contains("sends everything at once"));
 }
 
 #[test]
@@ -201,6 +265,10 @@ fn the_sample_of_sharegpt_loads() {
     let converted = read_sharegpt("s.json", text.as_bytes(), unsaid).unwrap();
     assert_eq!(only(&converted).lengths.as_ref().unwrap().pairs, [[4, 5]], "13 and 20 characters");
     assert_eq!(converted.notes[0], "1 of 3 conversations are kept; lengths are characters divided by 4");
+    let both = r#"[{"conversation": [{"human": "What is TTFT?", "assistant": "Time to first token."}]}, {"conversations": [{"role": "user", "content": "What is TTFT?"}, {"role": "assistant", "content": "Time to first token."}]}]"#;
+    assert_eq!(only(&read_sharegpt("s.json", both.as_bytes(), unsaid).unwrap()).lengths.as_ref().unwrap().pairs, [[4, 5], [4, 5]]);
+    let silent = r#"[{"conversations": [{"value": "What is TTFT?"}, {"from": "gpt"}]}]"#;
+    assert!(told(read_sharegpt("s.json", silent.as_bytes(), unsaid)).contains("conversation 0: turn 1 has no `value`"));
     assert!(told(read_sharegpt("s.json", "[]".as_bytes(), unsaid)).contains("holds 0 conversations"));
     assert!(told(read_sharegpt("s.json", "[{\"id\": 1}]".as_bytes(), unsaid)).contains("is not a list of conversations: missing field"));
 }
