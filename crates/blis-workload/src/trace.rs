@@ -5,7 +5,8 @@
 //! configuration sends the same requests at the instants that configuration gives them. Left out: what was measured of a recorded run.
 //!
 //! Reading order: the types here; `lines` and `csv` (text into fields); `blis` with `header`, `mooncake`, `azure`, `burstgpt` (formats);
-//! `replay` (a trace as sources); `recorder` (a run as a trace); `compare` (two traces); `compose` (several as one).
+//! `replay` (a trace as sources); `recorder` (a run as a trace); `compare` (two traces) with `shared` (text that comes again); `compose`
+//! (several as one).
 
 mod azure;
 mod blis;
@@ -18,6 +19,7 @@ mod lines;
 mod mooncake;
 mod recorder;
 mod replay;
+mod shared;
 mod write;
 
 use std::collections::BTreeMap;
@@ -46,6 +48,8 @@ pub struct Trace {
     pub texts: Vec<String>,
     /// What the sessions are called, by number.
     pub sessions: Vec<String>,
+    /// The model the requests were of, as the file calls it; empty where it does not say.
+    pub model: String,
     /// The requests, in order of sending.
     pub rows: Vec<Row>,
     /// Requests that the recorded run ended without sending.
@@ -200,7 +204,8 @@ impl Trace {
     /// stands above them.
     pub(crate) fn checked(self, file: &str) -> Result<Self, TraceError> {
         if self.rows.is_empty() {
-            return Err(TraceError::whole(file, "has no request; a trace needs at least one row"));
+            let left_out: String = self.notes.iter().map(|note| format!(" ({note})")).collect();
+            return Err(TraceError::whole(file, format!("has no request{left_out}; a trace needs at least one row")));
         }
         let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
         let mut followed: BTreeMap<u64, u64> = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use blis_contracts::data::sha256_hex;
 use blis_contracts::scenario::{Scenario, TraceWorkload, Workload};
 use blis_contracts::strict::{Document, DocumentErrors, LineEndings, MAX_BYTES, Problem};
-use blis_sim::RunError;
+use blis_sim::{RunError, World};
 use blis_workload::{Offered, sources};
 
 use crate::failure::Failure;
@@ -80,7 +80,7 @@ impl Loaded {
         }
         let offered = sources(&scenario.workload, scenario.frame.stop.requests, scenario.seed)
             .map_err(|error| self.run_failure(RunError::Scenario(Problem::new(error.path, error.message))))?;
-        Ok(Senders { offered, trace_sha256: None, notes: Vec::new() })
+        Ok(Senders { offered, trace_sha256: None, model: String::new(), notes: Vec::new() })
     }
 
     /// What to tell the user about a run that gave no Result.
@@ -113,6 +113,8 @@ pub(crate) struct Senders {
     pub(crate) offered: Offered,
     /// The hash of the trace they replay, where they do.
     pub(crate) trace_sha256: Option<String>,
+    /// The model that the trace's requests were of, as it calls it; empty where nothing says.
+    pub(crate) model: String,
     /// What the trace holds that a run does not act on.
     pub(crate) notes: Vec<String>,
 }
@@ -120,8 +122,17 @@ pub(crate) struct Senders {
 impl Senders {
     /// The sources of a trace.
     pub(crate) fn of(file: TraceFile) -> Self {
-        let notes = file.trace.notes.clone();
-        Self { offered: file.trace.offered(), trace_sha256: Some(file.sha256), notes }
+        let (model, notes) = (file.trace.model.clone(), file.trace.notes.clone());
+        Self { offered: file.trace.offered(), trace_sha256: Some(file.sha256), model, notes }
+    }
+
+    /// What to tell of a trace whose requests were of another model than the one a scenario serves.
+    pub(crate) fn other_model(&self, scenario: &Scenario, world: &World) -> Option<String> {
+        let served = scenario.model_of(&scenario.pools[0]);
+        let same =
+            self.model == served || world.catalog.resolve(&self.model).is_some_and(|name| world.catalog.resolve(served) == Some(name));
+        let told = || format!("the trace's requests were of {}; this run serves {served}, and takes their lengths as they are", self.model);
+        (!self.model.is_empty() && !same).then(told)
     }
 }
 

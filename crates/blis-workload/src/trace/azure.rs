@@ -68,6 +68,10 @@ pub fn write_azure(mut out: impl Write, trace: &Trace) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join(","))?;
     for row in &trace.rows {
         super::burstgpt::require_plain(row, "Azure's format")?;
+        if row.round > 0 {
+            let message = format!("request {}: is a later round of a session, which Azure's format cannot say", row.id);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
         let (seconds, micros) = (row.arrival_us / 1_000_000, row.arrival_us % 1_000_000);
         if seconds >= 28 * 86_400 {
             let message = format!("request {}: is sent after more than four weeks, which this writer does not date", row.id);

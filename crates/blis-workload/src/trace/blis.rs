@@ -14,7 +14,7 @@ use blis_contracts::scenario::distribution::MAX_COUNT;
 use blis_contracts::units::SimTime;
 
 use super::csv::{Record, Table};
-use super::header::{Growth, Header};
+use super::header::{Growth, Header, Mode};
 use super::{Part, Prompt, Row, Trace, TraceError};
 use crate::interner::Interner;
 
@@ -87,6 +87,8 @@ pub fn read_blis(header: &Header, file: &str, table: impl BufRead) -> Result<Tra
         model: None,
         unused: [0; UNUSED.len()],
         failed: 0,
+        recorded: header.mode == Mode::Real,
+        cut_short: 0,
     };
     let mut trace =
         Trace { not_started: header.requests_not_started.unwrap_or(0), open_ended: header.open_ended.unwrap_or(false), ..Trace::default() };
@@ -99,7 +101,8 @@ pub fn read_blis(header: &Header, file: &str, table: impl BufRead) -> Result<Tra
             return Err(TraceError::whole(file, format!("has more than {MAX_REQUESTS} requests")));
         }
     }
-    trace.notes = reader.notes();
+    trace.notes = header_note(header).into_iter().chain(reader.notes()).collect();
+    trace.model = reader.model.unwrap_or_default();
     trace.clients = reader.clients.into_names();
     trace.classes = (0..trace.clients.len()).map(|client| reader.classes.remove(&client).unwrap_or_default()).collect();
     trace.texts = reader.texts.into_names();
@@ -125,6 +128,16 @@ struct Reader {
     /// Rows that state a value of each unused column.
     unused: [u64; UNUSED.len()],
     failed: u64,
+    /// Whether a server was recorded, so that requests which ended early would have gone on.
+    recorded: bool,
+    cut_short: u64,
+}
+
+/// What the header states of the recorded server, which no replay acts on.
+fn header_note(header: &Header) -> Option<String> {
+    let keys = header.unused();
+    let state = if keys.len() == 1 { "states" } else { "state" };
+    (!keys.is_empty()).then(|| format!("the header's {} {state} what was recorded and change nothing of a run", keys.join(", ")))
 }
 
 impl Reader {
@@ -147,6 +160,7 @@ impl Reader {
         if output_tokens == 0 {
             return Err(record.wrong("output_tokens", "must be at least 1 for a request that is ok"));
         }
+        self.cut_short += u64::from(self.recorded && status != "ok");
         let arrival_us = record.whole("arrival_time_us", MAX_TIME_US)?;
         let deadline_us = record.whole("deadline_us", MAX_TIME_US)?;
         if deadline_us > 0 && deadline_us <= arrival_us {
@@ -291,6 +305,9 @@ impl Reader {
         }
         if self.failed > 0 {
             notes.push(format!("{} requests that failed before they generated a token are left out", self.failed));
+        }
+        if self.cut_short > 0 {
+            notes.push(format!("{} requests that ended early generate no more than they had by then", self.cut_short));
         }
         notes
     }

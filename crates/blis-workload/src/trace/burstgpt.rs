@@ -69,16 +69,23 @@ pub fn read_burstgpt(file: &str, input: impl BufRead) -> Result<Trace, TraceErro
     Trace { clients, sessions, rows, notes: note.into_iter().collect(), ..Trace::default() }.checked(file)
 }
 
-/// Writes a trace's times and lengths. Refuses what the format has no field for.
+/// Writes a trace's times, lengths and sessions, all as the log of an API. Refuses what the format has no field for.
 pub fn write_burstgpt(mut out: impl Write, trace: &Trace) -> io::Result<()> {
-    writeln!(out, "{}", COLUMNS[..REQUIRED].join(","))?;
+    // Files without sessions have no column for them.
+    let columns = if trace.sessions.is_empty() { REQUIRED } else { REQUIRED + 1 };
+    writeln!(out, "{}", COLUMNS[..columns].join(","))?;
     for row in &trace.rows {
         require_plain(row, "BurstGPT's format")?;
         let (input, output) = (row.prompt.tokens(), row.output_tokens);
         let (seconds, micros) = (row.arrival_us / 1_000_000, row.arrival_us % 1_000_000);
         let time = if micros == 0 { seconds.to_string() } else { format!("{seconds}.{micros:06}") };
         let client = quoted(&trace.clients[row.client as usize]).into_owned();
-        writeln!(out, "{time},{client},{input},{output},{},API log", input + u64::from(output))?;
+        write!(out, "{time},{client},{input},{output},{},API log", input + u64::from(output))?;
+        if columns > REQUIRED {
+            let name = row.session.map_or("", |session| &trace.sessions[session as usize]);
+            write!(out, ",{}", quoted(name))?;
+        }
+        writeln!(out)?;
     }
     out.flush()
 }

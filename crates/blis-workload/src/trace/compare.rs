@@ -1,4 +1,4 @@
-//! Whether two traces are the same workload: two-sample checks of load, burstiness, lengths and sessions, phase by phase.
+//! Whether two traces are the same workload: two-sample checks of load, burstiness, lengths, sessions and shared text, phase by phase.
 //!
 //! A conversion keeps all of them. Lengths are compared by the two-sample statistic of Kolmogorov and Smirnov, the largest distance between
 //! two distribution functions, of prompts, of outputs and of both together (by their sum and by their difference, which catch a pairing
@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::Trace;
+use super::shared::share_of_known;
 
 /// The share by which two numbers may differ however many samples there are.
 const SHARE: f64 = 0.01;
@@ -77,6 +78,7 @@ fn in_phase(first: &Trace, second: &Trace) -> Vec<Check> {
     ];
     checks.extend(lengths.map(|(what, value)| smirnov(what, sample(first, value), sample(second, value))));
     checks.push(smirnov("rounds of sessions", rounds(first), rounds(second)));
+    checks.push(check("share of text seen before", share_of_known(first), share_of_known(second)));
     checks
 }
 

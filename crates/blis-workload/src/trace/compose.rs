@@ -12,6 +12,11 @@ pub fn compose(traces: Vec<(String, Trace)>) -> Result<Trace, TraceError> {
         if several && trace.rows.iter().any(|row| row.warm_up) {
             return Err(TraceError::whole(&name, "has a warm-up, which belongs at the start of a run; compose traces without one"));
         }
+        if whole.clients.is_empty() {
+            whole.model = trace.model;
+        } else if whole.model != trace.model {
+            whole.model.clear();
+        }
         let named = |own: Vec<String>| own.into_iter().map(|own| if several { format!("{name}/{own}") } else { own }).collect::<Vec<_>>();
         let shift = |names: &Vec<String>| u32::try_from(names.len()).expect("traces have fewer than 2^32 names");
         let (clients, texts, sessions) = (shift(&whole.clients), shift(&whole.texts), shift(&whole.sessions));

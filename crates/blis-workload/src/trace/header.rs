@@ -1,6 +1,7 @@
 //! The header of a BLIS trace: a small YAML document beside the table.
 //!
-//! Keys that describe the recorded server and what was measured of it are read and not acted on: a replay has a scenario of its own.
+//! Keys that describe the recorded server and what was measured of it are read and not acted on, and a note says so: a replay has a
+//! scenario of its own.
 
 use blis_contracts::strict::{Document, DocumentError, LineEndings};
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,18 @@ impl Header {
             kv_offload: None,
             observed_kv_metrics: None,
         }
+    }
+
+    /// The keys stated that a replay does not act on.
+    pub(crate) fn unused(&self) -> Vec<&'static str> {
+        let described = [
+            ("server", &self.server),
+            ("network", &self.network),
+            ("goodput_slo_targets", &self.goodput_slo_targets),
+            ("kv_offload", &self.kv_offload),
+            ("observed_kv_metrics", &self.observed_kv_metrics),
+        ];
+        described.into_iter().filter(|(_, value)| value.as_ref().is_some_and(|value| !value.is_null())).map(|(key, _)| key).collect()
     }
 
     /// Reads a header; `file` names it in errors.

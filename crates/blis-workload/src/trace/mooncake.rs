@@ -174,7 +174,8 @@ fn json_message(error: &serde_json::Error) -> String {
     }
 }
 
-/// Writes a trace, times in milliseconds, with a hash for each different block of `block_tokens` tokens in its place.
+/// Writes a trace, times in milliseconds with a fraction where they need one, with a hash for each different block of `block_tokens`
+/// tokens in its place.
 ///
 /// Refuses, with the request's number, what the format has no field for.
 pub fn write_mooncake(mut out: impl Write, trace: &Trace, block_tokens: u32) -> io::Result<()> {
@@ -189,9 +190,6 @@ pub fn write_mooncake(mut out: impl Write, trace: &Trace, block_tokens: u32) -> 
         if row.max_tokens.is_some() || row.priority != 0 || row.timeout_us.is_some() || row.warm_up {
             return refuse(row, "has a limit, a priority, a timeout or a place in the warm-up");
         }
-        if !row.arrival_us.is_multiple_of(1_000) {
-            return refuse(row, &format!("is sent at {} us, not a whole number of milliseconds", row.arrival_us));
-        }
         let Some(blocks) = blocks(row, block_tokens) else {
             return refuse(row, &format!("shares text that ends within a block of {block_tokens} tokens"));
         };
@@ -204,16 +202,22 @@ pub fn write_mooncake(mut out: impl Write, trace: &Trace, block_tokens: u32) -> 
                 chain - 1
             })
             .collect();
-        let line = serde_json::json!({
-            "timestamp": row.arrival_us / 1_000, "input_length": row.prompt.tokens(), "output_length": row.output_tokens, "hash_ids": ids,
+        let whole = row.arrival_us.is_multiple_of(1_000);
+        let timestamp = if whole { (row.arrival_us / 1_000).into() } else { serde_json::json!(row.arrival_us as f64 / 1e3) };
+        let mut line = serde_json::json!({
+            "timestamp": timestamp, "input_length": row.prompt.tokens(), "output_length": row.output_tokens, "hash_ids": ids,
         });
+        if let Some(session) = row.session {
+            line["session_id"] = trace.sessions[session as usize].clone().into();
+        }
         writeln!(out, "{line}")?;
     }
     out.flush()
 }
 
-/// What a block holds: the pieces it is made of, as (kind and source, offset, length).
-type Block = Vec<(Source, u32, u32)>;
+/// What a block holds: the text it is of, and from which token of it on. Two blocks alike in these may differ in length, where a prompt
+/// ends within one: the shorter is the beginning of the longer, as readers take one hash for one text.
+type Block = (Source, u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
@@ -222,7 +226,7 @@ enum Source {
     Output(u64),
 }
 
-/// A prompt in blocks; `None` where a shared text ends within one and other text follows, so that the format would lose what is shared.
+/// A prompt in blocks; `None` where a text ends within one and another follows, so that the format would lose what is shared.
 fn blocks(row: &Row, block_tokens: u32) -> Option<Vec<Block>> {
     let prefix = row.prompt.prefix.map(|(text, length)| (Source::Shared(text), length));
     let part = |part: &Part| match *part {
@@ -238,25 +242,7 @@ fn blocks(row: &Row, block_tokens: u32) -> Option<Vec<Block>> {
     if row.prompt.own > 0 {
         pieces.push((Source::Input(row.id), row.prompt.own));
     }
-    let last = pieces.len().saturating_sub(1);
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut room = 0;
-    for (index, (source, length)) in pieces.into_iter().enumerate() {
-        let own = source == Source::Input(row.id);
-        let mut offset = 0;
-        while offset < length {
-            if room == 0 {
-                blocks.push(Vec::new());
-                room = block_tokens;
-            }
-            let taken = room.min(length - offset);
-            blocks.last_mut().expect("a block was begun").push((source, offset, taken));
-            offset += taken;
-            room -= taken;
-        }
-        if room > 0 && index < last && !own {
-            return None;
-        }
-    }
-    Some(blocks)
+    let whole = pieces.iter().rev().skip(1).all(|(_, length)| length.is_multiple_of(block_tokens));
+    let block_of = |(source, length): (Source, u32)| (0..length.div_ceil(block_tokens)).map(move |block| (source, block * block_tokens));
+    whole.then(|| pieces.into_iter().flat_map(block_of).collect())
 }

@@ -74,7 +74,7 @@ pub fn write_rows(mut out: impl Write, trace: &Trace) -> io::Result<()> {
         let text = |number: u32| trace.texts[number as usize].as_str();
         let client = row.client as usize;
         let class = trace.classes.get(client).map_or("", String::as_str);
-        let written = Written { row, client: &trace.clients[client], class, session, model: "", text: &text, seen: None };
+        let written = Written { row, client: &trace.clients[client], class, session, model: &trace.model, text: &text, seen: None };
         write(&mut out, &mut line, &written)?;
     }
     out.flush()

@@ -47,7 +47,9 @@ fn the_sample_of_a_blis_trace_loads() {
     assert_eq!((row.arrival_us, row.output_tokens, row.prompt.tokens()), (1000, 16, 1280), "the prefix is added");
     assert_eq!(row.prompt, Prompt { prefix: Some((0, 1024)), parts: Box::new([]), own: 256 });
     assert_eq!((row.timeout_us, row.after, row.lane), (None, None, None));
-    assert_eq!(trace.notes, ["tenant_id is stated by 1 requests and changes nothing of a run"]);
+    let header_note = "the header's server, network state what was recorded and change nothing of a run";
+    assert_eq!(trace.notes, [header_note, "tenant_id is stated by 1 requests and changes nothing of a run"]);
+    assert_eq!(trace.model, "qwen/qwen3-14b");
     assert_eq!(trace.classes, ["standard"]);
 }
 
@@ -229,6 +231,49 @@ fn a_trace_goes_through_other_formats_and_stays_the_same_workload() {
     assert!(compare(&plain, &burstgpt(std::str::from_utf8(&text).unwrap()).unwrap()).iter().all(|check| check.holds));
     let refused = write_azure(Vec::new(), &first).unwrap_err().to_string();
     assert_eq!(refused, "request 0: shares text with others, which Azure's format cannot say");
+}
+
+#[test]
+fn a_hash_whose_block_is_cut_short_stays_one_text_and_times_and_sessions_are_kept() {
+    let line = |at: &str, input: u32, hashes: &str| {
+        format!(
+            "{{\"timestamp\": {at}, \"input_length\": {input}, \"output_length\": 4, \"hash_ids\": {hashes}, \"session_id\": \"a b\"}}\n"
+        )
+    };
+    let text = line("0", 600, "[5, 6]") + &line("0.25", 1024, "[5, 6]") + &line("7.405", 612, "[5, 6]");
+    let first = mooncake(&text).unwrap();
+    assert_eq!(first.rows[2].arrival_us, 7405);
+    let mut again = Vec::new();
+    write_mooncake(&mut again, &first, 512).unwrap();
+    let again = String::from_utf8(again).unwrap();
+    let second = mooncake(&again).unwrap();
+    assert_eq!(again.matches("\"hash_ids\":[0,1]").count(), 3, "{again}");
+    assert_eq!((second.rows.clone(), second.sessions), (first.rows.clone(), first.sessions.clone()));
+    let mut apart = first.clone();
+    apart.texts.push("other".to_owned());
+    apart.rows[1].prompt.parts[1] = Part::Shared { text: 2, length: 512 };
+    let failing: Vec<String> = compare(&first, &apart).into_iter().filter(|check| !check.holds).map(|check| check.what).collect();
+    assert_eq!(failing, ["share of text seen before"]);
+    let mut plain = first;
+    plain.rows.iter_mut().for_each(|row| row.prompt = Prompt { own: 7, ..Prompt::default() });
+    let mut table = Vec::new();
+    write_burstgpt(&mut table, &plain).unwrap();
+    let read = burstgpt(std::str::from_utf8(&table).unwrap()).unwrap();
+    assert_eq!(read.rows.iter().map(|row| (row.session, row.round)).collect::<Vec<_>>(), [(Some(0), 0), (Some(0), 1), (Some(0), 2)]);
+    let refused = write_azure(Vec::new(), &plain).unwrap_err().to_string();
+    assert_eq!(refused, "request 1: is a later round of a session, which Azure's format cannot say");
+}
+
+#[test]
+fn what_a_recorded_run_left_short_or_out_is_told() {
+    let cut = row(0, "", 0, 9, 5, "").replace(",ok,,stop", ",timeout,,abort");
+    let trace = blis(HEADER, &format!("{COLUMNS}\n{cut}")).unwrap();
+    assert_eq!(trace.notes, ["1 requests that ended early generate no more than they had by then"]);
+    let generated = HEADER.replace("real", "generated");
+    assert!(blis(&generated, &format!("{COLUMNS}\n{cut}")).unwrap().notes.is_empty(), "what was not recorded states all it wants");
+    let failed = format!("{COLUMNS}\n{}", row(0, "", 0, 9, 5, "").replace(",9,16,", ",9,0,").replace(",ok,,stop", ",error,down,"));
+    let told = "t.csv: has no request (1 requests that failed before they generated a token are left out); a trace needs at least one row";
+    assert_eq!(blis(HEADER, &failed), Err(told.to_owned()));
 }
 
 #[test]

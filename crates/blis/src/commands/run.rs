@@ -108,7 +108,7 @@ pub(super) fn go(loaded: &Loaded, senders: Senders, edits: &[String], output: &O
         return Err(Failure::input(refusal, None));
     }
     let world = data.world()?;
-    for text in &senders.notes {
+    for text in senders.notes.iter().chain(&senders.other_model(&loaded.scenario, &world)) {
         note(&format!("note: {text}\n"));
     }
     interrupt::watch();

@@ -94,6 +94,20 @@ fn a_converted_trace_is_checked_against_its_source() {
 }
 
 #[test]
+fn a_trace_of_another_model_is_replayed_with_a_note() {
+    let bench = Bench::new("other_model", CHAT);
+    json(&bench, &["run", "scenario.yaml", "--trace-out", "t.yaml"]);
+    let replay = || show(&bench.blis(&["replay", "scenario.yaml", "t.yaml"]));
+    let told = "note: the trace's requests were of qwen3-8b; this run serves llama-3.1-8b-instruct, and takes their lengths as they are\n";
+    assert!(!replay().contains("note:"));
+    let table = bench.read("t.csv");
+    bench.write("t.csv", table.replace(",llama-3.1-8b-instruct,", ",meta-llama/Llama-3.1-8B-Instruct,").as_bytes());
+    assert!(!replay().contains("note:"), "a checkpoint of the same model");
+    bench.write("t.csv", table.replace(",llama-3.1-8b-instruct,", ",qwen3-8b,").as_bytes());
+    assert!(replay().contains(told), "{}", replay());
+}
+
+#[test]
 fn composed_traces_run_side_by_side() {
     let bench = Bench::new("compose", CHAT);
     bench.write("m.jsonl", MOONCAKE.as_bytes());
