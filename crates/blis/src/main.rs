@@ -13,6 +13,7 @@ mod scenario;
 mod slo;
 mod snippet;
 mod step;
+mod taken;
 mod trace;
 mod window;
 

@@ -1,10 +1,12 @@
 //! A file that is whole or absent: written under a temporary name beside its place and renamed when it is complete.
+//!
+//! A place that the command reads, or that another of its outputs has, is refused at once.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::interrupt;
+use crate::{interrupt, taken};
 
 /// A file being written. Dropped before [`PendingFile::complete`], it leaves nothing.
 #[derive(Debug)]
@@ -20,6 +22,15 @@ impl PendingFile {
         if place.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
+        taken::writing(place)?;
+        let pending = Self::begin(place);
+        if pending.is_err() {
+            taken::written(place);
+        }
+        pending
+    }
+
+    fn begin(place: &Path) -> io::Result<Self> {
         let mut name = place.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?.to_owned();
         name.push(".partial");
         let partial = place.with_file_name(name);
@@ -51,6 +62,7 @@ impl Drop for PendingFile {
     fn drop(&mut self) {
         drop(self.out.take());
         interrupt::ended(&self.partial);
+        taken::written(&self.place);
         // Already renamed, or nothing more can be done about it.
         let _ = fs::remove_file(&self.partial);
     }

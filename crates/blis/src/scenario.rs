@@ -9,6 +9,7 @@ use blis_sim::{RunError, World};
 use blis_workload::{Offered, sources};
 
 use crate::failure::Failure;
+use crate::taken;
 use crate::trace::{self, TraceFile};
 
 /// A scenario as the command line names it.
@@ -29,7 +30,8 @@ impl ScenarioArgs {
     /// Reads it.
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let workload = self.workload.as_deref().map(workload_of).transpose()?;
-        Loaded::open(&self.path, workload.as_deref(), &self.edits)
+        let loaded = Loaded::open(&self.path, workload.as_deref(), &self.edits)?;
+        Ok(Loaded { workload_file: self.workload.clone(), ..loaded })
     }
 
     /// Reads it with a trace in place of its workload.
@@ -49,11 +51,14 @@ pub(crate) struct Loaded {
     pub(crate) scenario: Scenario,
     document: Document,
     path: PathBuf,
+    /// The file its workload was taken from instead.
+    workload_file: Option<PathBuf>,
 }
 
 impl Loaded {
     /// Reads a scenario and applies the edits; everything wrong with it comes back at once.
     fn open(path: &Path, workload: Option<&str>, edits: &[String]) -> Result<Self, Failure> {
+        taken::reading(path);
         let refused = |errors: DocumentErrors| Failure::Document { errors, text: text_of(path) };
         let mut document = Document::open(path, LineEndings::LfOrCrLf).map_err(|error| refused(error.into()))?;
         if let Some(workload) = workload {
@@ -63,7 +68,7 @@ impl Loaded {
             document.set(edit).map_err(|error| refused(error.into()))?;
         }
         let scenario = Scenario::load(&document).map_err(refused)?;
-        Ok(Self { scenario, document, path: path.to_owned() })
+        Ok(Self { scenario, document, path: path.to_owned(), workload_file: None })
     }
 
     /// SHA-256 of the document as read, edits applied.
@@ -75,7 +80,8 @@ impl Loaded {
     pub(crate) fn senders(&self) -> Result<Senders, Failure> {
         let scenario = &self.scenario;
         if let Workload::Trace(workload) = &scenario.workload {
-            let folder = self.path.parent().unwrap_or(Path::new(""));
+            // A trace's name is seen from the file that names it.
+            let folder = self.workload_file.as_ref().unwrap_or(&self.path).parent().unwrap_or(Path::new(""));
             return trace::read(workload, folder).map(Senders::of);
         }
         let offered = sources(&scenario.workload, scenario.frame.stop.requests, scenario.seed)
@@ -96,6 +102,7 @@ impl Loaded {
 
 /// The workload that a file of its own holds, on one line.
 fn workload_of(path: &Path) -> Result<String, Failure> {
+    taken::reading(path);
     let other =
         Document::open(path, LineEndings::LfOrCrLf).map_err(|error| Failure::Document { errors: error.into(), text: text_of(path) })?;
     let text = other.to_json();

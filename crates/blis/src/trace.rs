@@ -11,6 +11,7 @@ use blis_contracts::strict::MAX_BYTES;
 use blis_workload::trace::{Header, Mooncake, Trace, TraceError, read_azure, read_blis, read_burstgpt, read_mooncake};
 
 use crate::failure::Failure;
+use crate::taken;
 
 /// What the command line says of a trace.
 #[derive(Debug, clap::Args)]
@@ -132,6 +133,7 @@ fn hash(mut file: File) -> io::Result<String> {
 }
 
 fn open(path: &Path, name: &str) -> Result<File, Failure> {
+    taken::reading(path);
     File::open(path).map_err(|error| unreadable(name, &error))
 }
 

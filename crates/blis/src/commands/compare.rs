@@ -10,6 +10,7 @@ use blis_score::compare::{Inputs, compare};
 use super::{Outcome, print};
 use crate::failure::Failure;
 use crate::pending::PendingFile;
+use crate::taken;
 
 /// The arguments of `blis score compare`.
 #[derive(Debug, clap::Args)]
@@ -46,6 +47,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 
 /// Reads a file that an argument names.
 pub(super) fn open(path: &Path) -> Result<Input, Failure> {
+    taken::reading(path);
     Input::open(path).map_err(|error| Failure::input(error.to_string(), None))
 }
 

@@ -48,8 +48,10 @@ pub(super) fn write(place: &Path, trace: &Trace) -> Result<(), Failure> {
         let what = what.display().to_string();
         move |error| Failure::Io { what, error }
     };
-    let mut header = PendingFile::create(&header_path).map_err(failed(&header_path))?;
-    let mut table = PendingFile::create(&table_path).map_err(failed(&table_path))?;
+    let begin = |what: &Path| {
+        PendingFile::create(what).map_err(|error| Failure::input(format!("{}: cannot be written: {error}", what.display()), None))
+    };
+    let (mut header, mut table) = (begin(&header_path)?, begin(&table_path)?);
     header.write_all(header_text(&Header::new(Mode::Generated, trace)).as_bytes()).map_err(failed(&header_path))?;
     write_rows(&mut table, trace).map_err(failed(&table_path))?;
     table.complete().map_err(failed(&table_path))?;

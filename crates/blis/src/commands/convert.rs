@@ -13,6 +13,7 @@ use super::compose::write;
 use super::{Outcome, note, print};
 use crate::failure::Failure;
 use crate::pending::PendingFile;
+use crate::taken;
 use crate::trace::{self, TraceArgs};
 
 /// The arguments of `blis convert`.
@@ -84,6 +85,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 
 /// Writes the workload that another tool describes.
 fn workload(args: &Args, tool: Tool) -> Outcome {
+    taken::reading(&args.from);
     let name = args.from.display().to_string();
     let bytes = || fs::read(&args.from).map_err(|error| Failure::input(format!("{name}: cannot be read: {error}"), None));
     let read = match tool {
@@ -126,7 +128,10 @@ fn chunks(folder: &Path) -> Result<Vec<Chunk>, Failure> {
         return Err(Failure::input(format!("{name}: has no chunk-N-trace.csv"), None));
     }
     numbers.sort_unstable();
-    let read = |file: String| fs::read_to_string(folder.join(&file)).map_err(|error| unreadable(&format!("{name}/{file}"), error));
+    let read = |file: String| {
+        taken::reading(&folder.join(&file));
+        fs::read_to_string(folder.join(&file)).map_err(|error| unreadable(&format!("{name}/{file}"), error))
+    };
     let chunk = |number: u64| {
         Ok(Chunk {
             name: format!("chunk-{number}"),
@@ -146,7 +151,7 @@ fn target(args: &Args) -> Result<TraceWorkload, Failure> {
 
 fn table(place: &Path, fill: impl FnOnce(&mut PendingFile) -> io::Result<()>) -> Result<(), Failure> {
     let what = place.display().to_string();
-    let mut out = PendingFile::create(place).map_err(|error| Failure::Io { what: what.clone(), error })?;
+    let mut out = PendingFile::create(place).map_err(|error| Failure::input(format!("{what}: cannot be written: {error}"), None))?;
     fill(&mut out).and_then(|()| out.complete()).map_err(|error| {
         if error.kind() == io::ErrorKind::InvalidData { Failure::input(error.to_string(), None) } else { Failure::Io { what, error } }
     })

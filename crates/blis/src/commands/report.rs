@@ -7,6 +7,7 @@ use blis_report::page::page;
 
 use super::{Outcome, compare};
 use crate::failure::Failure;
+use crate::taken;
 
 /// The arguments of `blis report`.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,10 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
+    taken::reading(&args.result);
+    if let Some(timeline) = &args.timeline {
+        taken::reading(timeline);
+    }
     let place = args.result.display();
     let text = std::fs::read_to_string(&args.result).map_err(|error| Failure::input(format!("{place}: {error}"), None))?;
     let result: RunResult = serde_json::from_str(&text).map_err(|error| {

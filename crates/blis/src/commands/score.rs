@@ -16,6 +16,7 @@ use crate::data::DataArgs;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::pending::PendingFile;
+use crate::taken;
 
 /// The arguments of `blis score`.
 #[derive(Debug, clap::Args)]
@@ -49,9 +50,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         Command::Compare(args) => compare::run(args),
         Command::Predict { units, out, jobs, data } => {
             interrupt::watch();
-            if let Some(out) = out.as_ref().filter(|out| same_file(out, units)) {
-                return Err(Failure::input(format!("--out {}: would overwrite the units", out.display()), None));
-            }
+            taken::reading(units);
             let cannot_write = |path: &Path, error| Failure::input(format!("--out {}: cannot be written: {error}", path.display()), None);
             let file = out.as_ref().map(|path| PendingFile::create(path).map_err(|error| cannot_write(path, error))).transpose()?;
             let world = data.world()?;
@@ -62,11 +61,6 @@ pub(super) fn run(args: &Args) -> Outcome {
             written.map(|()| ExitCode::SUCCESS).map_err(|error| Failure::Io { what, error })
         }
     }
-}
-
-/// Whether both paths lead to one file that exists.
-fn same_file(one: &Path, other: &Path) -> bool {
-    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// The predictions, one JSON object a line.

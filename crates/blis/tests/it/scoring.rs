@@ -49,7 +49,7 @@ fn predictions_never_overwrite_their_units() {
     let output = bench.blis(&["score", "predict", "--units", "units.jsonl", "--out", "./units.jsonl"]);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.starts_with("error: --out ./units.jsonl: would overwrite the units"), "{message}");
+    assert!(message.starts_with("error: --out ./units.jsonl: cannot be written: the command reads it; name another file"), "{message}");
     assert_eq!(bench.read("units.jsonl"), SWEEP);
 }
 

@@ -108,6 +108,44 @@ fn a_trace_of_another_model_is_replayed_with_a_note() {
 }
 
 #[test]
+fn no_output_replaces_what_the_command_reads_or_another_output() {
+    let bench = Bench::new("taken", CHAT);
+    bench.write("m.jsonl", MOONCAKE.as_bytes());
+    bench.write("report.json", json(&bench, &["run", "scenario.yaml", "--trace-out", "t.yaml"]).to_string().as_bytes());
+    let files = ["scenario.yaml", "m.jsonl", "t.yaml", "t.csv", "report.json"];
+    let before = files.map(|name| bench.read(name));
+    let replay = ["replay", "scenario.yaml", "m.jsonl", "--time-unit", "ms", "--set", "frame.stop={}"];
+    for (arguments, told) in [
+        (
+            &["run", "scenario.yaml", "--trace-out", "./scenario.yaml"][..],
+            "--trace-out ./scenario.yaml: cannot be written: the command reads it",
+        ),
+        (&[&replay[..], &["--requests", "m.jsonl"]].concat(), "--requests m.jsonl: cannot be written: the command reads it"),
+        (&["replay", "scenario.yaml", "t.yaml", "--requests", "t.csv"], "--requests t.csv: cannot be written: the command reads it"),
+        (&["run", "scenario.yaml", "--requests", "a.csv", "--trace-out", "a.yaml"], "--requests a.csv: cannot be written: another output"),
+        (&["convert", "t.yaml", "t.yaml"], "t.yaml: cannot be written: the command reads it"),
+        (&["convert", "t.yaml", "t.csv", "--to-format", "azure"], "t.csv: cannot be written: the command reads it"),
+        (&["compose", "t.yaml", "--out", "t.yaml"], "t.yaml: cannot be written: the command reads it"),
+        (&["report", "report.json", "--out", "report.json"], "report.json: cannot be written: the command reads it"),
+        (&["convert", "t.yaml", "none/u.yaml"], "none/u.yaml: cannot be written: No such file"),
+    ] {
+        let text = refused(&bench, arguments);
+        assert!(text.contains(told), "{arguments:?}: {text}");
+    }
+    assert_eq!(files.map(|name| bench.read(name)), before);
+    assert_eq!(bench.files().len(), files.len());
+}
+
+#[test]
+fn a_trace_is_seen_from_the_file_that_names_it() {
+    let bench = Bench::new("named_elsewhere", CHAT);
+    bench.write("loads/m.jsonl", MOONCAKE.as_bytes());
+    bench.write("loads/w.yaml", b"workload: {trace: m.jsonl, time_unit: ms}\n");
+    let result = json(&bench, &["run", "scenario.yaml", "--workload", "loads/w.yaml", "--set", "frame.stop={}"]);
+    assert_eq!(result["fates"]["completed"], 3);
+}
+
+#[test]
 fn composed_traces_run_side_by_side() {
     let bench = Bench::new("compose", CHAT);
     bench.write("m.jsonl", MOONCAKE.as_bytes());
