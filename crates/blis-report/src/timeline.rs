@@ -1,7 +1,8 @@
 //! A run as a timeline in the trace-event format that trace viewers open: steps of the accelerator, requests by phase, and what the
 //! engine held, each event on one line, written as it happens and in constant memory.
 //!
-//! Times are microseconds of simulated time. An event is written where it overlaps the window. Left out: kernels within a step.
+//! Times are microseconds of simulated time. An event is written where it overlaps the window. Each engine core has a track, and one more
+//! for each step in flight beside another of its own, since steps on one track must not overlap. Left out: kernels within a step.
 
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
@@ -25,6 +26,15 @@ pub struct TimelineWriter<W> {
     clients: Vec<String>,
     /// When the engine's state was last written; steps of one instant share it.
     last_state: Option<SimTime>,
+    tracks: Vec<Track>,
+}
+
+/// A row of steps that follow each other.
+#[derive(Debug)]
+struct Track {
+    stream: u32,
+    /// When its last step ends.
+    end: SimTime,
 }
 
 impl<W: Write> TimelineWriter<W> {
@@ -36,9 +46,7 @@ impl<W: Write> TimelineWriter<W> {
             let event = json!({ "ph": "M", "name": "process_name", "pid": pid, "args": { "name": name } });
             write!(out, "{}\n{event}", if at == 0 { "" } else { "," })?;
         }
-        let mut writer = Self { out, window, clients, last_state: None };
-        writer.event(&json!({ "ph": "M", "name": "thread_name", "pid": POOL, "tid": 1, "args": { "name": "accelerator" } }))?;
-        Ok(writer)
+        Ok(Self { out, window, clients, last_state: None, tracks: Vec::new() })
     }
 
     /// A launched step, and the engine's state behind it.
@@ -47,8 +55,9 @@ impl<W: Write> TimelineWriter<W> {
             return Ok(());
         }
         let ts = step.start.as_micros();
+        let track = self.track(step)?;
         self.event(&json!({
-            "ph": "X", "name": StepKind::of(step).as_str(), "cat": "step", "pid": POOL, "tid": 1,
+            "ph": "X", "name": StepKind::of(step).as_str(), "cat": "step", "pid": POOL, "tid": track,
             "ts": ts, "dur": step.end.since(step.start).as_micros(),
             "args": { "step": step.step, "requests": step.requests, "tokens": step.tokens, "prefill_tokens": step.prefill_tokens },
         }))?;
@@ -58,6 +67,22 @@ impl<W: Write> TimelineWriter<W> {
         let counter = |name: &str, args: Value| json!({ "ph": "C", "name": name, "pid": POOL, "ts": ts, "args": args });
         self.event(&counter("requests", json!({ "running": state.running, "waiting": state.waiting })))?;
         self.event(&counter("KV blocks in use", json!({ "blocks": state.used_blocks.get() })))
+    }
+
+    /// The track a step goes on: the first of its engine core that is free by then, or a new one.
+    fn track(&mut self, step: &StepTicket) -> io::Result<usize> {
+        let free = |track: &Track| track.stream == step.stream && track.end <= step.start;
+        if let Some(at) = self.tracks.iter().position(free) {
+            self.tracks[at].end = step.end;
+            return Ok(at + 1);
+        }
+        let others = self.tracks.iter().filter(|track| track.stream == step.stream).count();
+        let beside = if others == 0 { String::new() } else { format!(", step {} in flight", others + 1) };
+        let name = format!("engine core {}{beside}", step.stream);
+        self.tracks.push(Track { stream: step.stream, end: step.end });
+        let tid = self.tracks.len();
+        self.event(&json!({ "ph": "M", "name": "thread_name", "pid": POOL, "tid": tid, "args": { "name": name } }))?;
+        Ok(tid)
     }
 
     /// A request whose fate is known, with its phases.
@@ -158,6 +183,20 @@ mod tests {
         assert_eq!((counted(at(0)..=SimTime::BEYOND, "X"), counted(at(0)..=SimTime::BEYOND, "b")), (2, 10));
         assert_eq!((counted(at(200)..=SimTime::BEYOND, "X"), counted(at(0)..=at(500), "b")), (1, 5));
         assert_eq!((counted(at(30)..=at(30), "X"), counted(at(31)..=at(99), "C")), (1, 0));
+    }
+
+    #[test]
+    fn steps_that_overlap_stand_on_tracks_of_their_own() {
+        let mut writer = TimelineWriter::new(Vec::new(), "serve", vec![], at(0)..=SimTime::BEYOND).unwrap();
+        for (start, stream) in [(0, 0), (5, 1), (10, 0), (20, 0), (30, 1)] {
+            writer.step(&StepTicket { stream, ..step(start) }, &EngineSnapshot::default()).unwrap();
+        }
+        let document: Value = serde_json::from_slice(&writer.finish().unwrap()).unwrap();
+        let events = document["traceEvents"].as_array().unwrap().iter();
+        let tracks: Vec<_> = events.clone().filter(|event| event["ph"] == "X").map(|event| event["tid"].as_u64().unwrap()).collect();
+        assert_eq!(tracks, [1, 2, 3, 1, 2]);
+        let names: Vec<_> = events.filter(|event| event["name"] == "thread_name").map(|event| event["args"]["name"].clone()).collect();
+        assert_eq!(names, ["engine core 0", "engine core 1", "engine core 0, step 2 in flight"]);
     }
 
     #[test]
