@@ -22,7 +22,7 @@ fn main() {
     println!("cargo::rerun-if-changed={}", root.display());
     println!("cargo::rerun-if-changed=../blis-contracts/src/data.rs");
     println!("cargo::rerun-if-changed=src/patterns.rs");
-    let found = data::read_tree(&root, patterns::PATTERNS).unwrap_or_else(|refused| panic!("catalog/{}: {}", refused.path, refused.reason));
+    let found = data::read_tree(&root, patterns::PATTERNS).unwrap_or_else(|refused| panic!("{}: {}", refused.path, refused.reason));
     let code = generate(&root, &found);
     fs::write(Path::new(&variable("OUT_DIR")).join("embedded.rs"), code).expect("the build directory can be written");
 }

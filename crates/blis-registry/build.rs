@@ -23,8 +23,7 @@ fn main() {
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../../registry");
     let root = root.canonicalize().expect("the registry lies beside the crates");
     println!("cargo::rerun-if-changed={}", root.display());
-    let found =
-        data::read_tree(&root, patterns::PATTERNS).unwrap_or_else(|refused| panic!("registry/{}: {}", refused.path, refused.reason));
+    let found = data::read_tree(&root, patterns::PATTERNS).unwrap_or_else(|refused| panic!("{}: {}", refused.path, refused.reason));
     let mut code = String::from("pub(crate) const FILES: &[(&str, &str)] = &[\n");
     for (path, text) in &found {
         let read = strict::Document::parse(format!("registry/{path}"), text.as_bytes(), strict::LineEndings::Lf);

@@ -85,6 +85,8 @@ impl From<Refused> for CatalogError {
 pub struct Catalog {
     source: String,
     files: BTreeMap<Cow<'static, str>, Cow<'static, str>>,
+    /// The directories that files lie in which are not of the embedded copy.
+    roots: BTreeMap<String, String>,
     /// Every name a model answers to, with the path of its graph.
     names: BTreeMap<String, String>,
     content_hash: String,
@@ -99,6 +101,7 @@ impl Catalog {
         Self {
             source: "embedded".to_owned(),
             files: embedded::FILES.iter().map(borrowed).collect(),
+            roots: BTreeMap::new(),
             names: embedded::NAMES.iter().map(|(name, path)| ((*name).to_owned(), (*path).to_owned())).collect(),
             content_hash: embedded::CONTENT_HASH.to_owned(),
             overlay_hashes: Vec::new(),
@@ -110,29 +113,33 @@ impl Catalog {
     pub fn open(root: &Path, overlays: &[&Path]) -> Result<Self, CatalogError> {
         let base = read_tree(root, PATTERNS)?;
         let content_hash = hash_of(&base);
-        Self::assemble(root.display().to_string(), base, content_hash, overlays)
+        let source = root.display().to_string();
+        let roots = base.iter().map(|(path, _)| (path.clone(), source.clone())).collect();
+        Self::assemble(Self { source, files: owned(base).collect(), roots, content_hash, ..Self::embedded() }, overlays)
     }
 
     /// The embedded copy with overlays. Validated whole.
     pub fn embedded_with(overlays: &[&Path]) -> Result<Self, CatalogError> {
-        let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        let base = embedded::FILES.iter().map(owned).collect();
-        Self::assemble("embedded".to_owned(), base, embedded::CONTENT_HASH.to_owned(), overlays)
+        Self::assemble(Self::embedded(), overlays)
     }
 
-    fn assemble(source: String, base: Vec<DataFile>, content_hash: String, overlays: &[&Path]) -> Result<Self, CatalogError> {
-        let mut files: BTreeMap<Cow<'static, str>, Cow<'static, str>> = owned(base).collect();
-        let mut overlay_hashes = Vec::new();
+    fn assemble(mut self, overlays: &[&Path]) -> Result<Self, CatalogError> {
         for overlay in overlays {
             let added = read_tree(overlay, PATTERNS)?;
-            overlay_hashes.push(hash_of(&added));
+            self.overlay_hashes.push(hash_of(&added));
             let replaced: BTreeSet<String> = added.iter().map(|(path, _)| identity(path).to_owned()).collect();
-            files.retain(|path, _| !replaced.contains(identity(path)));
-            files.extend(owned(added));
+            self.files.retain(|path, _| !replaced.contains(identity(path)));
+            let root = overlay.display().to_string();
+            self.roots.extend(added.iter().map(|(path, _)| (path.clone(), root.clone())));
+            self.files.extend(owned(added));
         }
-        let mut catalog = Self { source, files, names: BTreeMap::new(), content_hash, overlay_hashes, read: Mutex::default() };
-        catalog.names = catalog.check_whole()?;
-        Ok(catalog)
+        self.names = self.check_whole()?;
+        Ok(self)
+    }
+
+    /// Where a file lies, for errors.
+    fn place(&self, path: &str) -> String {
+        format!("{}/{path}", self.roots.get(path).map_or("catalog", |root| root.trim_end_matches('/')))
     }
 
     /// The same catalog with one more model, which replaces the model of its name; an overlay that was never written down.
@@ -140,6 +147,7 @@ impl Catalog {
         let added = vec![(format!("{MODELS}/{}/{GRAPH}", graph.name), write_graph(graph))];
         self.overlay_hashes.push(hash_of(&added));
         self.files.retain(|path, _| identity(path) != identity(&added[0].0));
+        self.roots.remove(&added[0].0);
         self.files.extend(owned(added));
         self.names = self.check_whole()?;
         Ok(self)
@@ -149,14 +157,15 @@ impl Catalog {
     fn check_whole(&self) -> Result<BTreeMap<String, String>, CatalogError> {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for (path, text) in &self.files {
+            let place = &self.place(path);
             if path.starts_with(HARDWARE) {
-                parse_chip(path, text)?;
+                parse_chip(place, text)?;
             } else if path.starts_with(NETWORKS) {
-                parse_network(path, text)?;
+                parse_network(place, text)?;
             } else if path.starts_with(STORAGE) {
-                parse_device(path, text)?;
+                parse_device(place, text)?;
             } else if path.ends_with(GRAPH) {
-                let graph = parse_graph(path, text)?;
+                let graph = parse_graph(place, text)?;
                 for name in std::iter::once(&graph.name).chain(&graph.aliases) {
                     if let Some(first) = names.insert(name.clone(), path.to_string()) {
                         let (first, second) = (identity(&first).to_owned(), identity(path).to_owned());
@@ -164,10 +173,11 @@ impl Catalog {
                     }
                 }
             } else {
-                decode::<ModelEntry>(path, text, |_| Vec::new())?;
+                decode::<ModelEntry>(place, text, |_| Vec::new())?;
                 let graph = format!("{}/{GRAPH}", identity(path));
                 if !self.files.contains_key(graph.as_str()) {
-                    return Err(CatalogError::File { path: graph, reason: "missing; the deriver writes it".to_owned() });
+                    let missing = place.replace(path.as_ref(), &graph);
+                    return Err(CatalogError::File { path: missing, reason: "missing; the deriver writes it".to_owned() });
                 }
             }
         }
@@ -178,7 +188,7 @@ impl Catalog {
     pub fn model(&self, name: &str) -> Result<ModelGraph, CatalogError> {
         let path = self.path_of(name).ok_or_else(|| self.unknown("model", name, &self.model_names()))?;
         self.note(path);
-        parse_graph(path, &self.files[path])
+        parse_graph(&self.place(path), &self.files[path])
     }
 
     /// The catalog name that a model's name resolves to.
@@ -212,7 +222,7 @@ impl Catalog {
         let path = format!("{folder}/{name}.yaml");
         let text = self.files.get(path.as_str()).ok_or_else(|| self.unknown(kind, name, &self.stems(folder).collect::<Vec<_>>()))?;
         self.note(&path);
-        parse(&path, text)
+        parse(&self.place(&path), text)
     }
 
     /// The catalog names of all models, ascending.
@@ -316,29 +326,29 @@ fn identity(path: &str) -> &str {
     if path.starts_with(MODELS) { path.rsplit_once('/').map_or(path, |(directory, _)| directory) } else { path }
 }
 
-fn parse_chip(path: &str, text: &str) -> Result<Chip, CatalogError> {
-    decode(path, text, |chip| validate::chip(chip, stem(path)))
+fn parse_chip(place: &str, text: &str) -> Result<Chip, CatalogError> {
+    decode(place, text, |chip| validate::chip(chip, stem(place)))
 }
 
-fn parse_network(path: &str, text: &str) -> Result<Network, CatalogError> {
-    decode(path, text, |network| devices::network(network, stem(path)))
+fn parse_network(place: &str, text: &str) -> Result<Network, CatalogError> {
+    decode(place, text, |network| devices::network(network, stem(place)))
 }
 
-fn parse_device(path: &str, text: &str) -> Result<StorageDevice, CatalogError> {
-    decode(path, text, |device| devices::storage(device, stem(path)))
+fn parse_device(place: &str, text: &str) -> Result<StorageDevice, CatalogError> {
+    decode(place, text, |device| devices::storage(device, stem(place)))
 }
 
-fn stem(path: &str) -> &str {
-    path.rsplit('/').next().and_then(|name| name.strip_suffix(".yaml")).unwrap_or_default()
+fn stem(place: &str) -> &str {
+    place.rsplit('/').next().and_then(|name| name.strip_suffix(".yaml")).unwrap_or_default()
 }
 
-fn parse_graph(path: &str, text: &str) -> Result<ModelGraph, CatalogError> {
-    let directory = identity(path).strip_prefix("models/").unwrap_or_default();
-    decode(path, text, |graph| validate::graph(graph, directory))
+fn parse_graph(place: &str, text: &str) -> Result<ModelGraph, CatalogError> {
+    let directory = place.rsplit('/').nth(1).unwrap_or_default();
+    decode(place, text, |graph| validate::graph(graph, directory))
 }
 
-fn decode<T: DeserializeOwned>(path: &str, text: &str, problems: impl Fn(&T) -> Vec<Problem>) -> Result<T, CatalogError> {
-    let document = Document::parse(format!("catalog/{path}"), text.as_bytes(), LineEndings::Lf)?;
+fn decode<T: DeserializeOwned>(place: &str, text: &str, problems: impl Fn(&T) -> Vec<Problem>) -> Result<T, CatalogError> {
+    let document = Document::parse(place, text.as_bytes(), LineEndings::Lf)?;
     let value = document.decode::<T>()?;
     let problems = problems(&value);
     if problems.is_empty() { Ok(value) } else { Err(document.locate_all(problems).into()) }

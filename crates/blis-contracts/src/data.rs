@@ -3,7 +3,7 @@
 //! Catalog and registry are such trees. A path, an overlay and the copy embedded at build time are read by these functions alone:
 //! build scripts include this file. A file that matches no pattern, a symbolic link, a carriage return, a file larger than a
 //! document may be and two paths that differ only in case are refused, because each would make the data mean something else
-//! somewhere. Left out: what the files hold.
+//! somewhere; so is a tree without data, which nobody means. Left out: what the files hold.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub enum Role {
 /// A file that is refused, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The path relative to the root, or the root itself.
+    /// The path as the root leads to it, or the root itself.
     pub path: String,
     /// Why it is refused.
     pub reason: String,
@@ -56,8 +56,15 @@ pub fn read_tree(root: &Path, patterns: Patterns) -> Result<Vec<DataFile>, Refus
     if !root.is_dir() {
         return Err(Refused::new(root.display().to_string(), "not a directory"));
     }
+    below(root, patterns).map_err(|refused| Refused { path: root.join(&refused.path).display().to_string(), ..refused })
+}
+
+fn below(root: &Path, patterns: Patterns) -> Result<Vec<DataFile>, Refused> {
     let mut files = Vec::new();
     walk(root, "", patterns, &mut files)?;
+    if files.is_empty() {
+        return Err(Refused::new("", format!("has no data ({})", patterns.described)));
+    }
     files.sort();
     let mut folded: Vec<(String, &str)> = files.iter().map(|(path, _)| (path.to_lowercase(), path.as_str())).collect();
     folded.sort();

@@ -28,8 +28,14 @@ impl Scratch {
         Self::new(test, &[embedded::FILES, more].concat())
     }
 
+    /// What is wrong with it, each file as `catalog/...`.
     pub(crate) fn refusal(&self) -> String {
-        Catalog::open(&self.0, &[]).unwrap_err().to_string()
+        self.named(&Catalog::open(&self.0, &[]).unwrap_err())
+    }
+
+    /// An error with this directory's path as `catalog`.
+    fn named(&self, error: &CatalogError) -> String {
+        error.to_string().replace(&self.0.display().to_string(), "catalog")
     }
 }
 
@@ -114,7 +120,7 @@ fn only_files_asked_for_count_as_read() {
 fn files_that_make_the_data_ambiguous_are_refused() {
     let graph = embedded_text("models/qwen3-8b/graph.yaml");
     let stray = Scratch::copy("stray", &[("hardware/h300.yml", "name: h300\n")]);
-    assert!(stray.refusal().starts_with("hardware/h300.yml: matches no pattern of data"), "{}", stray.refusal());
+    assert!(stray.refusal().starts_with("catalog/hardware/h300.yml: matches no pattern of data"), "{}", stray.refusal());
     let returns = Scratch::copy("returns", &[("models/q/graph.yaml", &graph.replace('\n', "\r\n"))]);
     assert!(returns.refusal().contains("carriage return"), "{}", returns.refusal());
     let cased = Scratch::copy("cased", &[("hardware/H100.yaml", embedded_text("hardware/h100.yaml"))]);
@@ -127,7 +133,7 @@ fn files_that_make_the_data_ambiguous_are_refused() {
 fn a_symbolic_link_is_refused() {
     let scratch = Scratch::copy("link", &[]);
     std::os::unix::fs::symlink(scratch.0.join("hardware/h100.yaml"), scratch.0.join("hardware/h101.yaml")).unwrap();
-    assert_eq!(scratch.refusal(), "hardware/h101.yaml: a symbolic link; data are plain files");
+    assert_eq!(scratch.refusal(), "catalog/hardware/h101.yaml: a symbolic link; data are plain files");
 }
 
 #[test]
@@ -135,6 +141,27 @@ fn two_models_that_answer_to_one_name_are_refused() {
     let graph = embedded_text("models/qwen3-8b/graph.yaml").replace("name: qwen3-8b", "name: other");
     let scratch = Scratch::copy("collision", &[("models/other/graph.yaml", &graph)]);
     assert_eq!(scratch.refusal(), "models `models/other` and `models/qwen3-8b` both answer to `Qwen/Qwen3-8B`");
+}
+
+#[test]
+fn what_is_wrong_with_an_overlay_is_told_of_its_own_file() {
+    let chip = embedded_text("hardware/h200.yaml");
+    let graph = embedded_text("models/qwen3-8b/graph.yaml");
+    let told = |test: &str, files: &[(&str, &str)]| {
+        let overlay = Scratch::new(test, files);
+        overlay.named(&Catalog::embedded_with(&[&overlay.0]).unwrap_err())
+    };
+    let misspelt = told("misspelt", &[("hardware/h200.yaml", &chip.replace("memory_bandwidth:", "memory_bandwith:"))]);
+    assert!(misspelt.starts_with("catalog/hardware/h200.yaml:") && misspelt.contains("did you mean"), "{misspelt}");
+    let elsewhere = told("elsewhere", &[("models/mine/graph.yaml", graph)]);
+    assert!(elsewhere.starts_with("catalog/models/mine/graph.yaml:") && elsewhere.contains("lies under the name `mine`"), "{elsewhere}");
+    let alone = told("alone", &[("models/mine/model.yaml", "name: mine\nsource: here\nlicence: none\n")]);
+    assert_eq!(alone, "catalog/models/mine/graph.yaml: missing; the deriver writes it");
+    let root = std::env::temp_dir().join(format!("blis-catalog-{}-bare", std::process::id()));
+    fs::create_dir_all(&root).unwrap();
+    let bare = Catalog::embedded_with(&[&root]).unwrap_err().to_string();
+    assert!(bare.contains("has no data (hardware/NAME.yaml"), "{bare}");
+    fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]

@@ -41,7 +41,8 @@ const DEEPSEEK_V32: Family = Family {
     ..DEEPSEEK_V3
 };
 
-/// Its router is multiplied in 32 bits whatever `moe_router_dtype` says, and a part of every head is turned in pairs.
+/// Its router is multiplied in 32 bits whatever `moe_router_dtype` says, and a part of every head is turned in pairs. What it attends to
+/// follows from its indexers, its projections have no bias, and `n_routed_experts` counts its experts, whatever the keys say that repeat it.
 const GLM_DSA: Family = Family {
     architecture: "GlmMoeDsaForCausalLM",
     model_type: "glm_moe_dsa",
@@ -49,8 +50,11 @@ const GLM_DSA: Family = Family {
         "ep_size",
         "index_share_for_mtp_iteration",
         "indexer_rope_interleave",
+        "layer_types",
+        "mlp_bias",
         "moe_router_dtype",
         "norm_topk_prob",
+        "num_experts",
         "num_nextn_predict_layers",
         "rope_interleave",
         "routed_scaling_factor",
@@ -298,7 +302,8 @@ pub(crate) const FAMILIES: &[Family] = &[
         window: WindowRule::UpperLayers,
         qk_norm: QkNorm::PerHead,
         feed_forward: QWEN3_EXPERTS,
-        without_effect: &["norm_topk_prob"],
+        // `attention_bias` states biases, heads are always normed, and there is no shared expert.
+        without_effect: &["norm_topk_prob", "qkv_bias", "shared_expert_intermediate_size", "use_qk_norm"],
         ..DENSE
     },
     QWEN3_5,
@@ -307,6 +312,7 @@ pub(crate) const FAMILIES: &[Family] = &[
 
 /// Keys that leave the shape of every known architecture alone.
 pub(crate) const WITHOUT_EFFECT: &[&str] = &[
+    "_attn_implementation_autoset",
     "_name_or_path",
     "attention_dropout",
     "bos_token_id",
@@ -319,7 +325,10 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "rms_norm_eps",
     "rope_theta",
     "router_aux_loss_coef",
+    "transformers.js_config",
     "transformers_version",
+    "unsloth_fixed",
+    "unsloth_version",
     "use_cache",
 ];
 

@@ -81,11 +81,11 @@ impl<'a> Keys<'a> {
         DeriveError::value(self.file, &self.path_of(key), value, expected)
     }
 
-    /// Refuses every key that was neither asked for nor stands on the list of keys without effect.
+    /// Refuses every key that was neither asked for nor stands on the list of keys without effect, unless it says nothing.
     pub(crate) fn refuse_others(&self, without_effect: &[&str]) -> Result<(), DeriveError> {
         let asked = self.asked.borrow();
         let known = |name: &str| asked.contains(&name) || without_effect.contains(&name);
-        match self.entries.iter().find(|(name, _)| !known(name)) {
+        match self.entries.iter().find(|(name, value)| !known(name) && *value != Tree::Null) {
             None => Ok(()),
             Some((name, value)) => {
                 Err(DeriveError::UnknownKey { file: self.file.to_owned(), path: self.path_of(name), value: value.to_string() })

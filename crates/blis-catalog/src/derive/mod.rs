@@ -27,6 +27,8 @@ mod source;
 mod stack;
 mod stated;
 
+use std::path::Path;
+
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{Derivation, Encoder, ModelGraph, ParameterCount};
 use blis_contracts::strict::DocumentError;
@@ -97,8 +99,10 @@ pub enum DeriveError {
         value: String,
     },
     /// An architecture the deriver does not know.
-    #[error("{CONFIG}: architectures: no rule derives `{architecture}`; known: {known}")]
+    #[error("{file}: architectures: no rule derives `{architecture}`; known: {known}")]
     UnknownArchitecture {
+        /// The file.
+        file: String,
         /// The class the checkpoint names.
         architecture: String,
         /// The classes that are known, joined by commas.
@@ -140,6 +144,20 @@ pub enum DeriveError {
 }
 
 impl DeriveError {
+    /// The same error, its file within a directory.
+    fn within(mut self, directory: &Path) -> Self {
+        match &mut self {
+            Self::Malformed { file, .. }
+            | Self::Value { file, .. }
+            | Self::Missing { file, .. }
+            | Self::UnknownKey { file, .. }
+            | Self::UnknownArchitecture { file, .. }
+            | Self::Tensor { file, .. } => *file = directory.join(&*file).display().to_string(),
+            Self::Unreadable { .. } | Self::Uneven { .. } | Self::Entry(_) | Self::Count { .. } => {}
+        }
+        self
+    }
+
     pub(crate) fn value(file: &str, path: &str, value: &Tree, expected: &str) -> Self {
         let shown: String = value.to_string().chars().take(120).collect();
         Self::Value { file: file.to_owned(), path: path.to_owned(), value: shown, expected: expected.to_owned() }
@@ -248,8 +266,11 @@ fn family(keys: &Keys<'_>) -> Result<&'static Family, DeriveError> {
         return Err(DeriveError::value(CONFIG, "architectures", found, "a list of one class"));
     };
     let known = || FAMILIES.iter().map(|family| family.architecture).collect::<Vec<_>>().join(", ");
-    let family = Family::of(architecture)
-        .ok_or_else(|| DeriveError::UnknownArchitecture { architecture: architecture.to_owned(), known: known() })?;
+    let family = Family::of(architecture).ok_or_else(|| DeriveError::UnknownArchitecture {
+        file: CONFIG.to_owned(),
+        architecture: architecture.to_owned(),
+        known: known(),
+    })?;
     match keys.text("model_type")? {
         None => Ok(family),
         Some(model_type) if model_type == family.model_type || family.other_model_types.contains(&model_type) => Ok(family),

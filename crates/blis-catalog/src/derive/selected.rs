@@ -122,6 +122,8 @@ mod tests {
         assert_eq!(scoring(&small("\"index_topk\"", every_fourth).unwrap()), [true, true, true, false, false, false, true]);
         let pattern = "\"index_topk_pattern\": \"FSSF\", \"index_topk\"";
         assert_eq!(scoring(&small("\"index_topk\"", pattern).unwrap()), [true, false, false, true, true, true, true]);
+        let repeated = "\"layer_types\": [\"deepseek_sparse_attention\"], \"mlp_bias\": false, \"num_experts\": 8, \"index_topk\"";
+        assert_eq!(scoring(&small("\"index_topk\"", repeated).unwrap()), [true; 7]);
     }
 
     #[test]

@@ -19,15 +19,21 @@ const MAX_CONFIG_BYTES: u64 = 16 << 20;
 /// The largest header the safetensors format allows, in bytes.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// Derives the graph of the checkpoint in a directory. Its catalog name is the directory's, lower case.
-pub fn derive_directory(directory: &Path) -> Result<ModelGraph, DeriveError> {
-    let base = directory.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    derive(&Inputs {
-        entry: ModelEntry::local(&base),
-        config: required(&directory.join(CONFIG))?,
+/// Derives the graph of the checkpoint in a directory. It answers to the name that launch lines call the checkpoint, where that is
+/// given; its catalog name is the last part of that name, or else the directory's, lower case.
+pub fn derive_directory(directory: &Path, checkpoint: Option<&str>) -> Result<ModelGraph, DeriveError> {
+    let config = required(&directory.join(CONFIG))?;
+    let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let folder = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = checkpoint.map_or(folder.as_str(), |name| name.trim_end_matches('/').rsplit('/').next().unwrap_or_default()).to_lowercase();
+    let aliases = checkpoint.filter(|checkpoint| **checkpoint != name).map(str::to_owned).into_iter().collect();
+    let inputs = Inputs {
+        entry: ModelEntry { aliases, source: format!("directory `{}`", folder.to_lowercase()), ..ModelEntry::local(&name) },
+        config,
         quantisation_config: optional(&directory.join(QUANTISATION_CONFIG))?,
         headers: shards(directory)?,
-    })
+    };
+    derive(&inputs).map_err(|error| error.within(directory))
 }
 
 /// Derives the graph of a catalog model from its `model.yaml` and the vendor's files: those beside it, else those of `vendor`, a

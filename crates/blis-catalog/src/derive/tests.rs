@@ -107,6 +107,40 @@ fn a_key_that_is_not_known_to_leave_the_shape_alone_is_refused() {
 }
 
 #[test]
+fn what_tools_and_other_classes_add_changes_nothing() {
+    let plain = llama(&[]).unwrap();
+    let tuned =
+        [("unsloth_fixed", "true"), ("unsloth_version", "\"2025.9\""), ("_attn_implementation_autoset", "true"), ("made_up", "null")];
+    let same =
+        |one: &ModelGraph, other: &ModelGraph| assert_eq!((&one.blocks, one.parameters.total), (&other.blocks, other.parameters.total));
+    same(&llama(&tuned).unwrap(), &plain);
+    let experts = [("num_experts", "8"), ("num_experts_per_tok", "2"), ("moe_intermediate_size", "64")];
+    let qwen = |more: &[(&str, &str)]| {
+        derive_from(config("Qwen3MoeForCausalLM", "qwen3_moe", &[&experts[..], more].concat()), Vec::new()).unwrap()
+    };
+    same(&qwen(&[("qkv_bias", "false"), ("use_qk_norm", "true"), ("shared_expert_intermediate_size", "0")]), &qwen(&[]));
+}
+
+#[test]
+fn a_checkpoint_is_named_by_its_launch_lines_or_its_folder_and_errors_say_where() {
+    let folder = std::env::temp_dir().join(format!("blis-derive-{}", std::process::id())).join("Snapshot");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(CONFIG), config("LlamaForCausalLM", "llama", &[])).unwrap();
+    let named = |checkpoint| derive_directory(&folder, checkpoint).map(|graph| (graph.name, graph.aliases)).unwrap();
+    assert_eq!(named(None), ("snapshot".to_owned(), vec![]));
+    assert_eq!(named(Some("Org/My-Model")), ("my-model".to_owned(), vec!["Org/My-Model".to_owned()]));
+    assert_eq!(named(Some("my-model")), ("my-model".to_owned(), vec![]));
+    for (changes, told) in
+        [(&[("hidden_size", "null")][..], "hidden_size: missing"), (&[("architectures", "[\"Foo\"]")], "no rule derives `Foo`")]
+    {
+        std::fs::write(folder.join(CONFIG), config("LlamaForCausalLM", "llama", changes)).unwrap();
+        let error = derive_directory(&folder, None).unwrap_err().to_string();
+        assert!(error.starts_with(&folder.join(CONFIG).display().to_string()) && error.contains(told), "{error}");
+    }
+    std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+}
+
+#[test]
 fn malformed_configurations_are_refused_by_the_key_at_fault() {
     for (changes, expected) in [
         (&[("architectures", "[\"MambaForCausalLM\"]")][..], "no rule derives `MambaForCausalLM`; known: DeepseekV32ForCausalLM, "),

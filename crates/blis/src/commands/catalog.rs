@@ -41,6 +41,9 @@ enum Command {
         /// A folder with the vendor's files that a catalog folder names but does not hold
         #[arg(long, value_name = "DIR")]
         vendor: Option<PathBuf>,
+        /// What launch lines call the checkpoint, as in `Qwen/Qwen3-14B`; its last part, lower case, becomes the model's name
+        #[arg(long, value_name = "NAME", conflicts_with = "vendor")]
+        checkpoint: Option<String>,
     },
 }
 
@@ -48,9 +51,16 @@ pub(super) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::List { data } => list(&data.world()?.catalog),
         Command::Show { name, data } => show(&data.world()?.catalog, name),
-        Command::Derive { dir, vendor } => {
+        Command::Derive { dir, vendor, checkpoint } => {
             let of_catalog = dir.join("model.yaml").is_file();
-            let derived = if of_catalog { derive_catalog_model(dir, vendor.as_deref()) } else { derive_directory(dir) };
+            if let Some(name) = checkpoint.as_ref().filter(|_| of_catalog) {
+                return Err(Failure::input(
+                    format!("--checkpoint {name}: {} has a model.yaml, which names its checkpoints", dir.display()),
+                    None,
+                ));
+            }
+            let derived =
+                if of_catalog { derive_catalog_model(dir, vendor.as_deref()) } else { derive_directory(dir, checkpoint.as_deref()) };
             print(&write_graph(&derived.map_err(|error| Failure::input(error.to_string(), None))?))
         }
     }

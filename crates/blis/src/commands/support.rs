@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 }
 
 pub(super) fn onboard(args: &OnboardArgs) -> Outcome {
-    let graph = derive_directory(&args.dir).map_err(|error| Failure::input(error.to_string(), None))?;
+    let graph = derive_directory(&args.dir, None).map_err(|error| Failure::input(error.to_string(), None))?;
     let world = args.data.world()?.with_model(&graph).map_err(world_failure)?;
     answer(&world, &[graph.name], args.chip.as_deref(), &args.deployment)
 }

@@ -208,6 +208,23 @@ fn a_checkpoint_of_ones_own_is_onboarded_without_a_catalog_entry() {
 }
 
 #[test]
+fn a_derived_graph_laid_over_the_catalog_runs_under_its_checkpoints_name() {
+    let served = CHAT.replace("llama-3.1-8b-instruct", "mine-8b").replace("meta-llama/Llama-3.1-8B-Instruct", "org/Mine-8B");
+    let bench = Bench::new("laid_over", &served);
+    let vendor = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/models/qwen3-8b/config.json");
+    bench.write("snapshots/abc/config.json", &std::fs::read(vendor).unwrap());
+    let derived = bench.blis(&["catalog", "derive", "snapshots/abc", "--checkpoint", "org/Mine-8B"]);
+    assert!(derived.status.success(), "{}", show(&derived));
+    bench.write("mine/models/mine-8b/graph.yaml", &derived.stdout);
+    let run = bench.blis(&["run", "scenario.yaml", "--catalog-overlay", "mine"]);
+    assert!(run.status.success(), "{}", show(&run));
+    let text = String::from_utf8(derived.stdout).unwrap();
+    bench.write("mine/models/mine-8b/graph.yaml", text.replace("hidden_size:", "hiden_size:").as_bytes());
+    let told = show(&bench.blis(&["run", "scenario.yaml", "--catalog-overlay", "mine"]));
+    assert!(told.contains("error: mine/models/mine-8b/graph.yaml:") && told.contains("did you mean `hidden_size`?"), "{told}");
+}
+
+#[test]
 fn each_shell_gets_a_completion_script() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         assert!(stdout("completions", &["completions", shell]).contains("blis"), "{shell}");
