@@ -27,6 +27,8 @@ pub struct TimelineWriter<W> {
     /// When the engine's state was last written; steps of one instant share it.
     last_state: Option<SimTime>,
     tracks: Vec<Track>,
+    /// Whether a step or a request lay in the window.
+    shows: bool,
 }
 
 /// A row of steps that follow each other.
@@ -46,7 +48,7 @@ impl<W: Write> TimelineWriter<W> {
             let event = json!({ "ph": "M", "name": "process_name", "pid": pid, "args": { "name": name } });
             write!(out, "{}\n{event}", if at == 0 { "" } else { "," })?;
         }
-        Ok(Self { out, window, clients, last_state: None, tracks: Vec::new() })
+        Ok(Self { out, window, clients, last_state: None, tracks: Vec::new(), shows: false })
     }
 
     /// A launched step, and the engine's state behind it.
@@ -107,6 +109,11 @@ impl<W: Write> TimelineWriter<W> {
         Ok(())
     }
 
+    /// Whether no step and no request lay in the window so far.
+    pub fn is_empty(&self) -> bool {
+        !self.shows
+    }
+
     /// Ends the timeline and hands back what was written to, flushed.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(b"\n]}\n")?;
@@ -125,8 +132,10 @@ impl<W: Write> TimelineWriter<W> {
         write!(self.out, ",\n{event}")
     }
 
-    fn overlaps(&self, from: SimTime, to: SimTime) -> bool {
-        from <= *self.window.end() && to >= *self.window.start()
+    fn overlaps(&mut self, from: SimTime, to: SimTime) -> bool {
+        let overlaps = from <= *self.window.end() && to >= *self.window.start();
+        self.shows |= overlaps;
+        overlaps
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Each gap is one draw of its own substream. A changing rate stretches time itself: gaps are drawn at the stated rate, and their sum
 //! is carried over to the instant at which the changing rate has accumulated as much, so a Poisson process stays one and a burstier
-//! process keeps its burstiness at every rate. In phases each phase begins afresh, and a gap that goes over its end is dropped.
+//! process keeps its burstiness at every rate. In phases each phase begins afresh, and a gap that goes over its end is dropped. The members
+//! of a population that sends at equal intervals take turns, so that the whole of it does.
 
 use blis_contracts::scenario::{Arrival, Client, Profile};
 use blis_contracts::units::SimTime;
@@ -30,6 +31,8 @@ pub(crate) struct OpenArrivals {
 struct Stage {
     gap: Option<Gap>,
     duration_s: f64,
+    /// By how much the first start comes sooner than a gap after the stage's begin, in seconds.
+    early_s: f64,
 }
 
 /// The start of a session.
@@ -41,21 +44,26 @@ pub(crate) struct Start {
 }
 
 impl OpenArrivals {
-    /// The arrivals of one member of a client's population; `None` for a closed loop. `mean_rounds` are the requests of a session.
-    pub(crate) fn new(spec: &Client, component: &str, mean_rounds: f64, seed: u64) -> Option<Self> {
+    /// The arrivals of one member of a client's population, by its number; `None` for a closed loop. `mean_rounds` are the requests of a
+    /// session.
+    pub(crate) fn new(spec: &Client, member: u32, component: &str, mean_rounds: f64, seed: u64) -> Option<Self> {
         let scale = mean_rounds * f64::from(spec.members());
-        let stages = match &spec.arrival {
+        // The share of a gap by which the members behind this one are still to come.
+        let behind = f64::from(spec.members() - 1 - member) / f64::from(spec.members());
+        let stage = |arrival: Option<&Arrival>, duration_s: f64| {
+            let gap = arrival.and_then(|arrival| gap(arrival, scale));
+            let early_s = if let Some(Gap::Constant { mean }) = gap { mean * behind } else { 0.0 };
+            Stage { gap, duration_s, early_s }
+        };
+        let stages: Vec<Stage> = match &spec.arrival {
             Arrival::ClosedLoop(_) => return None,
-            Arrival::Phases(phases) => {
-                let of = |arrival: &Option<Arrival>| arrival.as_ref().and_then(|arrival| gap(arrival, scale));
-                phases.phases.iter().map(|phase| Stage { gap: of(&phase.arrival), duration_s: phase.duration_s }).collect()
-            }
+            Arrival::Phases(phases) => phases.phases.iter().map(|phase| stage(phase.arrival.as_ref(), phase.duration_s)).collect(),
             single @ (Arrival::Poisson(_) | Arrival::Constant(_) | Arrival::Gamma(_) | Arrival::Weibull(_)) => {
-                vec![Stage { gap: gap(single, scale), duration_s: f64::INFINITY }]
+                vec![stage(Some(single), f64::INFINITY)]
             }
         };
-        let profile = spec.profile.clone();
-        Some(Self { seed, component: component.to_owned(), stages, profile, stage: 0, began_s: 0.0, elapsed_s: 0.0, drawn: 0 })
+        let (profile, elapsed_s) = (spec.profile.clone(), -stages.first().map_or(0.0, |stage| stage.early_s));
+        Some(Self { seed, component: component.to_owned(), stages, profile, stage: 0, began_s: 0.0, elapsed_s, drawn: 0 })
     }
 
     /// The next start; `None` once there is no other.
@@ -70,8 +78,8 @@ impl OpenArrivals {
                 }
             }
             self.began_s += stage.duration_s;
-            self.elapsed_s = 0.0;
             self.stage += 1;
+            self.elapsed_s = -self.stages.get(self.stage).map_or(0.0, |stage| stage.early_s);
         }
         let base_s = self.began_s + self.elapsed_s;
         let at_s = self.profile.as_ref().map_or(Some(base_s), |profile| stretched(profile, base_s))?;

@@ -74,7 +74,7 @@ impl ClientSource {
         let name = if spec.population.is_some() { format!("{}-{member}", spec.id) } else { spec.id.clone() };
         let component = format!("client/{name}");
         let mean_rounds = spec.sessions.as_ref().map_or(1.0, |sessions| mean_count(&sessions.rounds));
-        let arrivals = match (&spec.arrival, OpenArrivals::new(spec, &component, mean_rounds, seed)) {
+        let arrivals = match (&spec.arrival, OpenArrivals::new(spec, member, &component, mean_rounds, seed)) {
             (_, Some(mut process)) => Arrivals::Open { next: process.next(), process },
             (Arrival::ClosedLoop(closed), None) => {
                 Arrivals::Closed { lanes: Lanes::new(closed.concurrency / spec.members()), since: SimTime::ZERO }

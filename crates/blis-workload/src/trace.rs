@@ -204,7 +204,7 @@ impl Trace {
     /// stands above them.
     pub(crate) fn checked(self, file: &str) -> Result<Self, TraceError> {
         if self.rows.is_empty() {
-            let left_out: String = self.notes.iter().map(|note| format!(" ({note})")).collect();
+            let left_out = self.notes.iter().fold(String::new(), |text, note| text + " (" + note + ")");
             return Err(TraceError::whole(file, format!("has no request{left_out}; a trace needs at least one row")));
         }
         let mut seen: BTreeMap<u64, usize> = BTreeMap::new();

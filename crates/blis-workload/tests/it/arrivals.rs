@@ -95,6 +95,27 @@ fn a_population_shares_its_rate_and_each_member_draws_for_itself() {
 }
 
 #[test]
+fn a_population_that_sends_at_equal_intervals_takes_turns() {
+    let phases = json!({"process": "phases", "phases": [
+        {"duration_s": 1, "arrival": {"process": "constant", "rate": 8}},
+        {"duration_s": 0.5},
+        {"duration_s": 1, "arrival": {"process": "constant", "rate": 4}},
+    ]});
+    let times = |arrival: &Value, each: usize| {
+        let mut all = build(&json!({"clients": [client("a", arrival, &json!({"population": 4}))]}));
+        let mut times: Vec<u64> =
+            all.iter_mut().flat_map(|source| drive(&mut **source, each, 10)).map(|(time, _)| time.as_micros()).collect();
+        times.sort_unstable();
+        times
+    };
+    let plain = times(&json!({"process": "constant", "rate": 8}), 3);
+    assert_eq!(plain, (1..=12).map(|turn| turn * 125_000).collect::<Vec<u64>>());
+    let of_phases = times(&phases, 2);
+    assert_eq!(of_phases[..4], [125_000, 250_000, 375_000, 500_000]);
+    assert_eq!(of_phases.len(), 8);
+}
+
+#[test]
 fn paired_lengths_stay_together_and_counted_ones_keep_their_values() {
     let paired = |order: &str| {
         let mut one = client("a", &json!({"process": "constant", "rate": 1}), &json!({}));

@@ -163,7 +163,7 @@ fn guidellms_arguments_are_kept_or_refused_key_by_key() {
     assert!(told(read(prefixed, "", 2)).contains("has 2 of `rate`, and none at 2"));
     // The same data in the other forms that the tool takes, and spreads as it draws them.
     let object = r#"{"prompt_tokens": 256, "output_tokens": 128, "prefix_buckets": [{"prefix_tokens": 100, "prefix_count": 3}]}"#;
-    for form in [object.to_owned(), format!("[{object}]"), format!("[{:?}]", object)] {
+    for form in [object.to_owned(), format!("[{object}]"), format!("[{object:?}]")] {
         assert_eq!(read(&form, "", 1).unwrap().workload, converted.workload, "{form}");
     }
     let spread = read(r#""prompt_tokens=100,prompt_tokens_stdev=10,output_tokens=20,output_tokens_min=5""#, "", 0).unwrap();

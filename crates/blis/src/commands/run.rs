@@ -245,7 +245,12 @@ impl Watch {
     fn finish(self, ending: &Ending) -> Result<(), Failure> {
         self.bar.finish_and_clear();
         self.requests.map_or(Ok(()), |side| side.finish(RequestWriter::finish))?;
-        self.timeline.map_or(Ok(()), |side| side.finish(TimelineWriter::finish))?;
+        if let Some(side) = self.timeline {
+            if side.writer.as_ref().is_ok_and(TimelineWriter::is_empty) {
+                note(&format!("note: {}: no step and no request of the run lies in the window\n", side.what));
+            }
+            side.finish(TimelineWriter::finish)?;
+        }
         self.trace.map_or(Ok(()), |trace| trace.finish(ending))
     }
 }

@@ -110,6 +110,8 @@ fn a_timeline_shows_every_step_and_request_and_changes_nothing() {
     assert_eq!(events("all.json", "b", "request").iter().filter(|begin| named(begin)).count(), 100);
     let part = events("part.json", "X", "step");
     assert!(!part.is_empty() && part.iter().all(|step| (980_000..=2_000_000).contains(&step["ts"].as_u64().unwrap())));
+    let beyond = bench.blis(&["run", "scenario.yaml", "--timeline", "late.json", "--timeline-window", "1000s..2000s"]);
+    assert!(show(&beyond).contains("note: late.json: no step and no request of the run lies in the window\n"), "{}", show(&beyond));
     let refused = bench.blis(&["run", "scenario.yaml", "--timeline-window", "1s..2s"]);
     assert_eq!(refused.status.code(), Some(2), "a window of no timeline: {}", show(&refused));
 }

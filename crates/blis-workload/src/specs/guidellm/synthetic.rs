@@ -47,7 +47,7 @@ impl Synthetic {
                 };
                 Self::of(&text.split(',').map(field).collect::<Result<_, String>>()?)
             }
-            other => Err(format!("must be text or an object, found {other}")),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Err(format!("must be text or an object, found {other}")),
         }
     }
 
