@@ -5,7 +5,7 @@
 //! configuration sends the same requests at the instants that configuration gives them. Left out: what was measured of a recorded run.
 //!
 //! Reading order: the types here; `lines` and `csv` (text into fields); `blis` with `header`, `mooncake`, `azure`, `burstgpt` (formats);
-//! `replay` (a trace as sources); `recorder` (a run as a trace); `compare` (two traces) with `shared` (text that comes again); `compose`
+//! `spread` (times on a grid); `replay` (a trace as sources); `recorder` (a run as a trace); `compare` (two traces) with `shared` (text that comes again); `compose`
 //! (several as one).
 
 mod azure;
@@ -20,6 +20,7 @@ mod mooncake;
 mod recorder;
 mod replay;
 mod shared;
+mod spread;
 mod write;
 
 use std::collections::BTreeMap;

@@ -25,6 +25,9 @@ pub(crate) struct TraceArgs {
     /// Tokens of a block that one hash of a Mooncake file stands for
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     block_tokens: Option<u32>,
+    /// Spread requests that share an instant evenly until the next, as for a file whose times lie on a grid of seconds
+    #[arg(long)]
+    spread_times: bool,
 }
 
 impl TraceArgs {
@@ -35,6 +38,7 @@ impl TraceArgs {
             format: self.trace_format,
             time_unit: self.time_unit,
             block_tokens: self.block_tokens,
+            spread_times: self.spread_times,
         }
     }
 }
@@ -69,17 +73,30 @@ pub(crate) fn read(workload: &TraceWorkload, folder: &Path) -> Result<TraceFile,
     if format != TraceFormat::Mooncake && (workload.time_unit.is_some() || workload.block_tokens.is_some()) {
         return Err(Failure::input(format!("{name}: only a Mooncake file needs a time unit or a size of blocks"), None));
     }
+    let mut read = read_as(format, workload, &path)?;
+    if workload.spread_times {
+        read.trace.spread_times();
+    } else if format != TraceFormat::Blis {
+        // A BLIS trace has the instants at which requests were sent.
+        let crowding = read.trace.crowding();
+        read.trace.notes.extend(crowding);
+    }
+    Ok(read)
+}
+
+fn read_as(format: TraceFormat, workload: &TraceWorkload, path: &Path) -> Result<TraceFile, Failure> {
+    let name = path.display().to_string();
     match format {
-        TraceFormat::Blis => blis(&path, &name),
-        TraceFormat::Azure => table(&path, &name, |input| read_azure(&name, input)),
-        TraceFormat::Burstgpt => table(&path, &name, |input| read_burstgpt(&name, input)),
+        TraceFormat::Blis => blis(path, &name),
+        TraceFormat::Azure => table(path, &name, |input| read_azure(&name, input)),
+        TraceFormat::Burstgpt => table(path, &name, |input| read_burstgpt(&name, input)),
         TraceFormat::Mooncake => {
             let Some(time_unit) = workload.time_unit else {
                 let hint = "state `time_unit: ms` (`--time-unit ms`) for Mooncake's own files; some files count in seconds".to_owned();
                 return Err(Failure::input(format!("{name}: the unit of `timestamp` is not stated"), Some(hint)));
             };
             let block_tokens = workload.block_tokens.unwrap_or(Mooncake::BLOCK_TOKENS);
-            table(&path, &name, |input| read_mooncake(&name, input, Mooncake { time_unit, block_tokens }))
+            table(path, &name, |input| read_mooncake(&name, input, Mooncake { time_unit, block_tokens }))
         }
     }
 }

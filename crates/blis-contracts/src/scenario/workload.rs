@@ -153,6 +153,9 @@ pub struct TraceWorkload {
     /// Tokens of a block that one of its hashes stands for, for a format with hashes; 512 where left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_tokens: Option<u32>,
+    /// Whether requests that share an instant are spread evenly until the next one, as for a file whose times lie on a grid of seconds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread_times: bool,
 }
 
 /// A format of traces.

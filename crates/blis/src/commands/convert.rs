@@ -144,7 +144,13 @@ fn chunks(folder: &Path) -> Result<Vec<Chunk>, Failure> {
 
 /// The trace that is written, as it is read again.
 fn target(args: &Args) -> Result<TraceWorkload, Failure> {
-    let plain = TraceWorkload { trace: args.to.display().to_string(), format: args.to_format, time_unit: None, block_tokens: None };
+    let plain = TraceWorkload {
+        trace: args.to.display().to_string(),
+        format: args.to_format,
+        time_unit: None,
+        block_tokens: None,
+        spread_times: false,
+    };
     let mooncake = trace::format_of(&plain, &args.to)? == TraceFormat::Mooncake;
     Ok(TraceWorkload { time_unit: mooncake.then_some(TimeUnit::Ms), ..plain })
 }

@@ -137,6 +137,27 @@ fn no_output_replaces_what_the_command_reads_or_another_output() {
 }
 
 #[test]
+fn times_on_a_grid_are_told_of_and_spread_on_demand() {
+    let bench = Bench::new("grid", CHAT);
+    let line =
+        |(id, at): (u32, u32)| format!("{{\"timestamp\": {at}, \"input_length\": 100, \"output_length\": 3, \"hash_ids\": [{id}]}}\n");
+    bench.write("m.jsonl", (0..).zip([0, 0, 0, 0, 3000, 3000]).map(line).collect::<String>().as_bytes());
+    let replay = ["replay", "scenario.yaml", "m.jsonl", "--time-unit", "ms", "--set", "frame.stop={}", "--requests", "r.csv"];
+    let sent = || bench.read("r.csv").lines().skip(1).map(|line| line.split(',').nth(5).unwrap().to_owned()).collect::<Vec<_>>();
+    let told = show(&bench.blis(&replay));
+    assert!(told.contains("note: 6 of 6 requests are sent at an instant of others"), "{told}");
+    assert_eq!(sent(), ["0", "0", "0", "0", "3000000", "3000000"]);
+    let spread = show(&bench.blis(&[&replay[..], &["--spread-times"]].concat()));
+    assert!(!spread.contains("note:"), "{spread}");
+    assert_eq!(sent(), ["0", "750000", "1500000", "2250000", "3000000", "4500000"]);
+    bench.write("w.yaml", b"workload: {trace: m.jsonl, time_unit: ms, spread_times: true}\n");
+    let named = json(&bench, &["run", "scenario.yaml", "--workload", "w.yaml", "--set", "frame.stop={}"]);
+    assert_eq!(named["figures"], json(&bench, &[&replay[..], &["--spread-times"]].concat())["figures"]);
+    let converted = bench.blis(&["convert", "m.jsonl", "s.jsonl", "--time-unit", "ms", "--spread-times"]);
+    assert!(converted.status.success() && bench.read("s.jsonl").contains("\"timestamp\":750"), "{}", show(&converted));
+}
+
+#[test]
 fn a_trace_is_seen_from_the_file_that_names_it() {
     let bench = Bench::new("named_elsewhere", CHAT);
     bench.write("loads/m.jsonl", MOONCAKE.as_bytes());
