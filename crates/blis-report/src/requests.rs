@@ -34,10 +34,11 @@ struct Column {
     value: fn(&RequestRecord) -> Cell<'_>,
 }
 
-/// What stands in a column. The client is an index here and a name in the file.
+/// What stands in a column. The client is an index here, and in the file its name or its service class.
 enum Cell<'a> {
     Absent,
     Client(u32),
+    Class(u32),
     Flag(bool),
     Count(u64),
     Real(f64),
@@ -46,6 +47,7 @@ enum Cell<'a> {
 
 const COLUMNS: &[Column] = &[
     Column { name: "client", of: Type::Text, optional: false, value: |record| Cell::Client(record.client) },
+    Column { name: "slo_class", of: Type::Text, optional: false, value: |record| Cell::Class(record.client) },
     Column { name: "index", of: Type::Int64, optional: false, value: |record| Cell::Count(record.index) },
     Column { name: "warm_up", of: Type::Boolean, optional: false, value: |record| Cell::Flag(record.warm_up) },
     Column { name: "fate", of: Type::Text, optional: false, value: |record| Cell::Text(record.fate.as_str()) },
@@ -78,6 +80,7 @@ fn optional(value: Option<u64>) -> Cell<'static> {
 pub struct RequestWriter<W> {
     out: Out<W>,
     clients: Vec<String>,
+    classes: Vec<String>,
     line: Vec<u8>,
 }
 
@@ -90,8 +93,8 @@ enum Out<W> {
 }
 
 impl<W: Write> RequestWriter<W> {
-    /// Starts a file; `clients` are the names of the workload's clients in its order.
-    pub fn new(mut out: W, format: Format, clients: Vec<String>) -> io::Result<Self> {
+    /// Starts a file; `clients` are the names of the workload's clients in its order, `classes` their service classes.
+    pub fn new(mut out: W, format: Format, clients: Vec<String>, classes: Vec<String>) -> io::Result<Self> {
         let out = match format {
             Format::Csv => {
                 let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
@@ -104,14 +107,15 @@ impl<W: Write> RequestWriter<W> {
                 Out::Parquet(Table::new(out, columns.collect())?)
             }
         };
-        Ok(Self { out, clients, line: Vec::new() })
+        Ok(Self { out, clients, classes, line: Vec::new() })
     }
 
     /// Writes one request.
     pub fn write(&mut self, record: &RequestRecord) -> io::Result<()> {
-        let clients = &self.clients;
+        let (clients, classes) = (&self.clients, &self.classes);
         let cells = COLUMNS.iter().map(|column| match (column.value)(record) {
             Cell::Client(client) => Cell::Text(&clients[client as usize]),
+            Cell::Class(client) => Cell::Text(&classes[client as usize]),
             other @ (Cell::Absent | Cell::Flag(_) | Cell::Count(_) | Cell::Real(_) | Cell::Text(_)) => other,
         });
         self.line.clear();
@@ -136,7 +140,7 @@ impl<W: Write> RequestWriter<W> {
                 Cell::Count(count) => Value::Int64(i64::try_from(count).expect("no count of a run has 64 bits")),
                 Cell::Real(real) => Value::Double(real),
                 Cell::Text(text) => Value::Text(text),
-                Cell::Client(client) => Value::Int64(client.into()),
+                Cell::Client(client) | Cell::Class(client) => Value::Int64(client.into()),
             })),
         }
     }
@@ -161,7 +165,7 @@ fn csv(line: &mut Vec<u8>, index: usize, cell: &Cell<'_>) -> io::Result<()> {
         Cell::Text(text) if text.contains([',', '"', '\n', '\r']) => write!(line, "\"{}\"", text.replace('"', "\"\"")),
         Cell::Text(text) => write!(line, "{text}"),
         Cell::Absent => Ok(()),
-        plain @ (Cell::Client(_) | Cell::Flag(_) | Cell::Count(_) | Cell::Real(_)) => write_plain(line, plain),
+        plain @ (Cell::Client(_) | Cell::Class(_) | Cell::Flag(_) | Cell::Count(_) | Cell::Real(_)) => write_plain(line, plain),
     }
 }
 
@@ -170,7 +174,7 @@ fn json(line: &mut Vec<u8>, index: usize, name: &str, cell: &Cell<'_>) -> io::Re
     match cell {
         Cell::Text(text) => serde_json::to_writer(line, text).map_err(io::Error::from),
         Cell::Absent => write!(line, "null"),
-        plain @ (Cell::Client(_) | Cell::Flag(_) | Cell::Count(_) | Cell::Real(_)) => write_plain(line, plain),
+        plain @ (Cell::Client(_) | Cell::Class(_) | Cell::Flag(_) | Cell::Count(_) | Cell::Real(_)) => write_plain(line, plain),
     }
 }
 
@@ -178,7 +182,7 @@ fn write_plain(line: &mut Vec<u8>, cell: &Cell<'_>) -> io::Result<()> {
     match cell {
         Cell::Flag(value) => write!(line, "{value}"),
         Cell::Count(value) => write!(line, "{value}"),
-        Cell::Client(value) => write!(line, "{value}"),
+        Cell::Client(value) | Cell::Class(value) => write!(line, "{value}"),
         Cell::Real(value) => write!(line, "{value}"),
         Cell::Absent | Cell::Text(_) => Ok(()),
     }
@@ -223,8 +227,13 @@ mod tests {
         }
     }
 
+    fn writer(format: Format) -> RequestWriter<Vec<u8>> {
+        let names = |one: &str, other: &str| vec![one.to_owned(), other.to_owned()];
+        RequestWriter::new(Vec::new(), format, names("a", "chat, long"), names("default", "batch")).unwrap()
+    }
+
     fn file(format: Format) -> String {
-        let mut writer = RequestWriter::new(Vec::new(), format, vec!["a".into(), "chat, long".into()]).unwrap();
+        let mut writer = writer(format);
         writer.write(&completed()).unwrap();
         writer.write(&refused()).unwrap();
         String::from_utf8(writer.finish().unwrap()).unwrap()
@@ -234,17 +243,17 @@ mod tests {
     fn csv_has_a_header_and_quotes_what_needs_it() {
         let text = file(Format::Csv);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("client,index,warm_up,fate,refusal,sent_us,"));
-        assert_eq!(lines[1], "\"chat, long\",7,false,completed,,100,110,150,1100,2100,512,16,4,0,40,1000,333.3333333333333,2000");
+        assert!(lines[0].starts_with("client,slo_class,index,warm_up,fate,refusal,sent_us,"));
+        assert_eq!(lines[1], "\"chat, long\",batch,7,false,completed,,100,110,150,1100,2100,512,16,4,0,40,1000,333.3333333333333,2000");
         assert_eq!(
             lines[2],
-            "\"chat, long\",7,false,refused,\"prompt of 9,000 tokens, \"\"max_model_len\"\" is 8192\",100,110,,,,512,16,0,0,,,,"
+            "\"chat, long\",batch,7,false,refused,\"prompt of 9,000 tokens, \"\"max_model_len\"\" is 8192\",100,110,,,,512,16,0,0,,,,"
         );
     }
 
     #[test]
     fn a_parquet_file_names_the_same_columns() {
-        let mut writer = RequestWriter::new(Vec::new(), Format::Parquet, vec!["a".into(), "chat, long".into()]).unwrap();
+        let mut writer = writer(Format::Parquet);
         writer.write(&completed()).unwrap();
         writer.write(&refused()).unwrap();
         let bytes = writer.finish().unwrap();

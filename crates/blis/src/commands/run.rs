@@ -228,11 +228,11 @@ impl TraceOut {
 impl Watch {
     fn new(args: &OutputArgs, scenario: &Scenario, cast: Cast) -> Result<Self, Failure> {
         let trace = args.trace_out.as_ref().map(|path| TraceOut::begin(path, cast.clone(), scenario.model.clone())).transpose()?;
-        let clients = cast.clients;
+        let Cast { clients, classes, .. } = cast;
         let requests = args
             .requests
             .as_ref()
-            .map(|(path, format)| Side::begin("--requests", path, |file| RequestWriter::new(file, *format, clients.clone())));
+            .map(|(path, format)| Side::begin("--requests", path, |file| RequestWriter::new(file, *format, clients.clone(), classes)));
         let window = args.timeline_window.clone().unwrap_or(Window::ALL).0;
         let timeline = args.timeline.as_ref().map(|path| {
             Side::begin("--timeline", path, |file| TimelineWriter::new(file, &scenario.pools[0].name, clients.clone(), window))

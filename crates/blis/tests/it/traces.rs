@@ -143,7 +143,7 @@ fn times_on_a_grid_are_told_of_and_spread_on_demand() {
         |(id, at): (u32, u32)| format!("{{\"timestamp\": {at}, \"input_length\": 100, \"output_length\": 3, \"hash_ids\": [{id}]}}\n");
     bench.write("m.jsonl", (0..).zip([0, 0, 0, 0, 3000, 3000]).map(line).collect::<String>().as_bytes());
     let replay = ["replay", "scenario.yaml", "m.jsonl", "--time-unit", "ms", "--set", "frame.stop={}", "--requests", "r.csv"];
-    let sent = || bench.read("r.csv").lines().skip(1).map(|line| line.split(',').nth(5).unwrap().to_owned()).collect::<Vec<_>>();
+    let sent = || bench.read("r.csv").lines().skip(1).map(|line| line.split(',').nth(6).unwrap().to_owned()).collect::<Vec<_>>();
     let told = show(&bench.blis(&replay));
     assert!(told.contains("note: 6 of 6 requests are sent at an instant of others"), "{told}");
     assert_eq!(sent(), ["0", "0", "0", "0", "3000000", "3000000"]);
