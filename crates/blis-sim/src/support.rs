@@ -34,6 +34,10 @@ pub struct Question<'a> {
     pub tensor: u32,
     /// What else the launch line states.
     pub flags: &'a Flags,
+    /// Nodes there are.
+    pub nodes: u32,
+    /// The network between them, by catalog name.
+    pub fabric: Option<&'a str>,
 }
 
 /// Words of a launch line beside the model and the width, which a question states itself; some model and chip may have them.
@@ -106,18 +110,27 @@ fn price(prepared: &mut Prepared, decode: &[u32], prefill: &[PrefillRow]) -> Vec
     prepared.environment.plan(prepared.engine.plan_id()).explain(&shape)
 }
 
-/// A deployment of one replica on one node; its workload is never sent.
+/// A deployment of one replica on the nodes there are; its workload is never sent. A width beyond one node is spread over as many as it takes,
+/// unless the flags say over how many.
 fn scenario(question: Question<'_>, world: &World) -> Result<Scenario, String> {
     let graph = world.catalog.model(question.model).map_err(|error| error.to_string())?;
     let checkpoint = graph.aliases.first().unwrap_or(&graph.name);
-    let command = format!("vllm serve {checkpoint} --tensor-parallel-size {} {}", question.tensor, question.flags.0);
+    let chip = world.catalog.chip(question.chip).map_err(|error| error.to_string())?;
+    let taken = question.tensor.div_ceil(chip.gpus_per_node.value);
+    let spread = if taken > 1 && !question.flags.0.contains("-nnodes") { format!("--nnodes {taken}") } else { String::new() };
+    let command = format!("vllm serve {checkpoint} --tensor-parallel-size {} {spread} {}", question.tensor, question.flags.0);
     Ok(Scenario {
         kind: ScenarioKind::Scenario,
         name: format!("{} on {}", graph.name, question.chip),
         seed: 0,
         model: graph.name,
         engine: EngineChoice { kind: blis_vllm::KIND.to_owned(), version: None, written_for: None },
-        cluster: Cluster::Single(SingleGroup { hardware: question.chip.to_owned(), nodes: 1, gpus_per_node: None, fabric: None }),
+        cluster: Cluster::Single(SingleGroup {
+            hardware: question.chip.to_owned(),
+            nodes: question.nodes,
+            gpus_per_node: None,
+            fabric: question.fabric.map(str::to_owned),
+        }),
         pools: vec![Pool {
             name: "serve".to_owned(),
             role: Role::Both,

@@ -7,7 +7,7 @@ use crate::fixture::prepare_text;
 
 /// Accelerator time of the reference steps over so many ranks, in nanoseconds: decode, then prefill.
 fn device_ns(model: &str, chip: &str, tensor: u32, world: &World) -> Option<[f64; 2]> {
-    let answer = support(Question { model, chip, tensor, flags: &Flags::default() }, world).ok()?;
+    let answer = support(Question { model, chip, tensor, flags: &Flags::default(), nodes: 1, fabric: None }, world).ok()?;
     let time = |lines: &[blis_kernel::PriceLine]| lines.iter().filter(|line| line.on_device).map(|line| line.ns).sum();
     Some([time(&answer.decode), time(&answer.prefill)])
 }

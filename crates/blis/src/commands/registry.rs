@@ -176,7 +176,9 @@ fn users(entry: &Entry, chip: &str, world: &World) -> String {
     let node = world.catalog.chip(chip).map_or(1, |chip| chip.gpus_per_node.value);
     let widths: Vec<u32> = std::iter::successors(Some(1_u32), |width| Some(width * 2)).take_while(|width| *width <= node).collect();
     let uses = |model: &&str| {
-        let first = widths.iter().find_map(|&tensor| support(Question { model, chip, tensor, flags: &Flags::default() }, world).ok());
+        let first = widths
+            .iter()
+            .find_map(|&tensor| support(Question { model, chip, tensor, flags: &Flags::default(), nodes: 1, fabric: None }, world).ok());
         first.is_some_and(|answer| {
             answer.decode.iter().chain(&answer.prefill).any(|line| line.entry == entry.name && line.primitive == entry.primitive)
         })

@@ -17,9 +17,9 @@ use crate::failure::Failure;
 
 /// What the cells of the matrix mean.
 const LEGEND: &str = "\
-A cell has the smallest tensor-parallel width at which `vllm serve CHECKPOINT` starts on one node, and the share of the accelerator's
-time in two reference steps that is priced by coefficients `transferred` or better, within the range they were fitted in.
-A dash: it does not start on one node. `blis support MODEL CHIP` says why, and lists kernels and coefficients.
+A cell has the smallest tensor-parallel width at which `vllm serve CHECKPOINT` starts on one node (or on --nodes), and the share of the
+accelerator's time in two reference steps that is priced by coefficients `transferred` or better, within the range they were fitted in.
+A dash: it does not start there. `blis support MODEL CHIP` says why, and lists kernels and coefficients.
 ";
 
 /// The arguments of `blis support`.
@@ -57,6 +57,12 @@ struct Deployment {
     /// What else the launch line states, as in `--flags "--kv-cache-dtype fp8"`
     #[arg(long, value_name = "FLAGS", default_value = "", allow_hyphen_values = true)]
     flags: String,
+    /// Nodes there are; a width beyond one is spread over as many as it takes
+    #[arg(long, value_name = "NODES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    nodes: u32,
+    /// The network between them, by catalog name, for nodes that no domain of links joins
+    #[arg(long, value_name = "NAME", requires = "nodes")]
+    fabric: Option<String>,
 }
 
 impl Deployment {
@@ -87,22 +93,29 @@ pub(super) fn onboard(args: &OnboardArgs) -> Outcome {
 
 fn answer(world: &World, models: &[String], chip: Option<&str>, deployment: &Deployment) -> Outcome {
     let flags = deployment.read_flags()?;
+    if let Some(fabric) = &deployment.fabric {
+        world.catalog.network(fabric).map_err(catalog_failure)?;
+    }
     match (models, chip) {
-        ([model], Some(chip)) => one(world, model, chip, (deployment.tp, &flags)),
+        ([model], Some(chip)) => one(world, model, chip, (deployment, &flags)),
         (models, chip) => {
             let chips: Vec<&str> = chip.map_or_else(|| world.catalog.chips().collect(), |chip| vec![chip]);
-            matrix(world, models, &chips, (deployment.tp, &flags))
+            matrix(world, models, &chips, (deployment, &flags))
         }
     }
 }
 
-/// The widths to look at on a chip: what the user says, or the powers of two on one node.
-fn widths(world: &World, chip: &str, stated: Option<u32>) -> Result<Vec<u32>, Failure> {
-    let node = world.catalog.chip(chip).map_err(catalog_failure)?.gpus_per_node.value;
-    Ok(match stated {
+/// The widths to look at on a chip: what the user says, or the powers of two on the nodes there are.
+fn widths(world: &World, chip: &str, deployment: &Deployment) -> Result<Vec<u32>, Failure> {
+    let all = world.catalog.chip(chip).map_err(catalog_failure)?.gpus_per_node.value * deployment.nodes;
+    Ok(match deployment.tp {
         Some(width) => vec![width],
-        None => std::iter::successors(Some(1_u32), |width| Some(width * 2)).take_while(|width| *width <= node).collect(),
+        None => std::iter::successors(Some(1_u32), |width| Some(width * 2)).take_while(|width| *width <= all).collect(),
     })
+}
+
+fn question<'a>(model: &'a str, chip: &'a str, tensor: u32, (deployment, flags): (&'a Deployment, &'a Flags)) -> Question<'a> {
+    Question { model, chip, tensor, flags, nodes: deployment.nodes, fabric: deployment.fabric.as_deref() }
 }
 
 /// The answer, or why the deployment does not start; an error where the flags are wrong, whatever is asked about.
@@ -114,15 +127,15 @@ fn ask(question: Question<'_>, world: &World) -> Result<Result<Supported, String
     }
 }
 
-fn matrix(world: &World, models: &[String], chips: &[&str], (stated, flags): (Option<u32>, &Flags)) -> Outcome {
+fn matrix(world: &World, models: &[String], chips: &[&str], asked: (&Deployment, &Flags)) -> Outcome {
     let heads: Vec<&str> = std::iter::once("model").chain(chips.iter().copied()).collect();
     let mut grid = Grid::new(&heads);
     for model in models {
         let mut row = vec![model.clone()];
         for chip in chips {
             let mut cell = "-".to_owned();
-            for tensor in widths(world, chip, stated)? {
-                if let Ok(answer) = ask(Question { model, chip, tensor, flags }, world)? {
+            for tensor in widths(world, chip, asked.0)? {
+                if let Ok(answer) = ask(question(model, chip, tensor, asked), world)? {
                     cell = format!("tp{tensor} {}", share(answer.trusted()));
                     break;
                 }
@@ -134,12 +147,12 @@ fn matrix(world: &World, models: &[String], chips: &[&str], (stated, flags): (Op
     print(&format!("{}\n{LEGEND}", grid.print()))
 }
 
-fn one(world: &World, model: &str, chip: &str, (stated, flags): (Option<u32>, &Flags)) -> Outcome {
+fn one(world: &World, model: &str, chip: &str, asked: (&Deployment, &Flags)) -> Outcome {
     let mut widths_grid = Grid::new(&["layout", ">KV tokens", ">longest requests", ">trusted", "why not"]);
     let mut first = None;
-    for tensor in widths(world, chip, stated)? {
+    for tensor in widths(world, chip, asked.0)? {
         let layout = format!("tp{tensor}");
-        match ask(Question { model, chip, tensor, flags }, world)? {
+        match ask(question(model, chip, tensor, asked), world)? {
             Ok(answer) => {
                 let requests = format!("{:.2}", answer.longest_requests);
                 widths_grid.row([&layout, &count(answer.kv_tokens), &requests, &share(answer.trusted()), ""]);

@@ -147,6 +147,20 @@ fn support_says_where_a_model_starts_and_by_which_kernels() {
 }
 
 #[test]
+fn support_looks_at_several_nodes_where_one_does_not_hold_a_model() {
+    let alone = stdout("support_one_node", &["support", "deepseek-v3", "h100", "--tp", "16"]);
+    assert!(alone.contains("the cluster has 1; it should have 2"), "{alone}");
+    let two = ["support", "deepseek-v3", "h100", "--nodes", "2", "--fabric"];
+    let shown = stdout("support_two_nodes", &[&two[..], &["infiniband-ndr-400"]].concat());
+    let starts = shown.lines().find(|line| line.starts_with("tp16 ")).unwrap();
+    assert!(!starts.contains(" - "), "{shown}");
+    assert!(shown.contains("any-all-reduce-network") || shown.contains("nccl-all-reduce-8-network"), "{shown}");
+    assert!(refusal("support_no_network", &[&two[..], &["infiniband"]].concat()).contains("no network `infiniband` in the catalog"));
+    let joined = stdout("support_domain", &["support", "deepseek-v3", "gb200-nvl72", "--nodes", "2", "--tp", "8"]);
+    assert!(joined.lines().any(|line| line.starts_with("tp8 ") && !line.contains(" - ")), "{joined}");
+}
+
+#[test]
 fn flags_that_no_model_and_no_chip_makes_right_are_an_error_and_no_cell_of_the_answer() {
     let bench = Bench::new("support_flags_refused", CHAT);
     let vendor = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalog/models/qwen3-8b/config.json");
