@@ -1,5 +1,6 @@
 //! Reading a scenario: the file, the edits of the command line, and the hash that names both.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use blis_contracts::data::sha256_hex;
@@ -87,6 +88,16 @@ impl Loaded {
         let offered = sources(&scenario.workload, scenario.frame.stop.requests, scenario.seed)
             .map_err(|error| self.run_failure(RunError::Scenario(Problem::new(error.path, error.message))))?;
         Ok(Senders { offered, trace_sha256: None, model: String::new(), notes: Vec::new() })
+    }
+
+    /// Refuses an objective of a class that no sender is of. A document's own clients are checked as it is read; a trace shows its
+    /// classes only here.
+    pub(crate) fn check_classes(&self, senders: &Senders) -> Result<(), Failure> {
+        let used: BTreeSet<&str> = senders.offered.sources.iter().map(|source| source.class()).collect();
+        let Some(class) = self.scenario.objectives.keys().find(|class| !used.contains(class.as_str())) else { return Ok(()) };
+        let used: Vec<String> = used.into_iter().map(|class| format!("`{class}`")).collect();
+        let message = format!("no request is of class `{class}`; the trace's classes are {}", used.join(", "));
+        Err(self.run_failure(RunError::Scenario(Problem::new(format!("objectives.{class}"), message))))
     }
 
     /// What to tell the user about a run that gave no Result.

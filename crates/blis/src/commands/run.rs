@@ -107,6 +107,7 @@ pub(super) fn go(loaded: &Loaded, senders: Senders, edits: &[String], output: &O
     if let Some(refusal) = output.conditions.iter().find_map(|condition| condition.refusal(&loaded.scenario)) {
         return Err(Failure::input(refusal, None));
     }
+    loaded.check_classes(&senders)?;
     let world = data.world()?;
     for text in senders.notes.iter().chain(&senders.other_model(&loaded.scenario, &world)) {
         note(&format!("note: {text}\n"));

@@ -17,7 +17,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Outcome {
     let loaded = args.scenario.load()?;
     let problems = blis_sim::problems(&loaded.scenario, &args.data.world()?);
-    let failures = problems.into_iter().map(|error| loaded.run_failure(error)).chain(loaded.senders().err());
+    let failures = problems
+        .into_iter()
+        .map(|error| loaded.run_failure(error))
+        .chain(loaded.senders().and_then(|senders| loaded.check_classes(&senders)).err());
     Failure::of_all(failures.collect())?;
     print(&format!("{}: `{}` is a valid scenario\n", args.scenario.path.display(), loaded.scenario.name))
 }

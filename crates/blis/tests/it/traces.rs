@@ -137,6 +137,24 @@ fn no_output_replaces_what_the_command_reads_or_another_output() {
 }
 
 #[test]
+fn an_objective_of_a_class_that_no_row_of_a_trace_has_is_refused() {
+    let bench = Bench::new("trace_classes", &CHAT.replace("id: chat\n", "id: chat\n      slo_class: interactive\n"));
+    let objective = |class: &str| format!("objectives={{{class}: {{ttft_ms: 10000}}}}");
+    json(&bench, &["run", "scenario.yaml", "--set", &objective("interactive"), "--trace-out", "t.yaml"]);
+    let plain = Bench::new("trace_classes_replayed", CHAT);
+    for name in ["t.yaml", "t.csv"] {
+        plain.write(name, bench.read(name).as_bytes());
+    }
+    let judged = json(&plain, &["replay", "scenario.yaml", "t.yaml", "--set", &objective("interactive")]);
+    let attained = judged["figures"].as_array().unwrap().iter().find(|figure| figure["metric"] == "slo_attainment").unwrap();
+    assert_eq!(attained["value"], 1.0);
+    let told = "objectives.interactve: no request is of class `interactve`; the trace's classes are `interactive`";
+    assert!(refused(&plain, &["replay", "scenario.yaml", "t.yaml", "--set", &objective("interactve")]).contains(told));
+    plain.write("w.yaml", b"workload: {trace: t.yaml}\n");
+    assert!(refused(&plain, &["validate", "scenario.yaml", "--workload", "w.yaml", "--set", &objective("interactve")]).contains(told));
+}
+
+#[test]
 fn times_on_a_grid_are_told_of_and_spread_on_demand() {
     let bench = Bench::new("grid", CHAT);
     let line =
