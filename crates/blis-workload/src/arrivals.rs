@@ -2,13 +2,17 @@
 //!
 //! Each gap is one draw of its own substream. A changing rate stretches time itself: gaps are drawn at the stated rate, and their sum
 //! is carried over to the instant at which the changing rate has accumulated as much, so a Poisson process stays one and a burstier
-//! process keeps its burstiness at every rate. In phases each phase begins afresh, and a gap that goes over its end is dropped. The members
+//! process keeps its burstiness at every rate. In phases each phase begins afresh, and a gap that goes over its end is dropped; one that ends with it is not, so that a
+//! phase at equal intervals sends its rate times its length. The members
 //! of a population that sends at equal intervals take turns, so that the whole of it does.
 
 use blis_contracts::scenario::{Arrival, Client, Profile};
 use blis_contracts::units::SimTime;
 
 use crate::random::{Gap, Substream};
+
+/// Instants are whole microseconds: what is closer than half of one, in seconds, is at the same.
+const SAME_S: f64 = 5e-7;
 
 /// The start instants of an open client, one after another.
 #[derive(Debug, Clone)]
@@ -73,7 +77,7 @@ impl OpenArrivals {
             if let Some(gap) = stage.gap {
                 self.elapsed_s += gap.draw(|| Substream::new(self.seed, &self.component, "arrival", self.drawn));
                 self.drawn += 1;
-                if self.elapsed_s < stage.duration_s {
+                if self.elapsed_s <= stage.duration_s + SAME_S {
                     break;
                 }
             }

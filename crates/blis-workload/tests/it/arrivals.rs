@@ -37,13 +37,13 @@ fn each_phase_has_its_own_rate_and_nothing_is_sent_after_the_last() {
         {"duration_s": 10, "arrival": {"process": "constant", "rate": 4}},
     ]});
     let mut all = build(&json!({"clients": [client("a", &phases, &json!({}))]}));
-    assert_eq!(all[0].unsent(), Some(19 + 39));
-    let sent = drive(&mut *all[0], 19 + 39, 10);
+    assert_eq!(all[0].unsent(), Some(20 + 40));
+    let sent = drive(&mut *all[0], 20 + 40, 10);
     assert_eq!(all[0].next_send(), None);
     assert_eq!(all[0].unsent(), Some(0));
     let of = |phase: u32| sent.iter().filter(move |(_, draft)| draft.origin.phase == Some(phase)).map(|(time, _)| time.as_seconds());
-    assert_eq!((of(0).next(), of(0).next_back(), of(1).count()), (Some(0.5), Some(9.5), 0));
-    assert_eq!((of(2).next(), of(2).next_back()), (Some(15.25), Some(24.75)));
+    assert_eq!((of(0).next(), of(0).next_back(), of(1).count()), (Some(0.5), Some(10.0), 0));
+    assert_eq!((of(2).next(), of(2).next_back()), (Some(15.25), Some(25.0)));
 }
 
 #[test]
@@ -113,6 +113,21 @@ fn a_population_that_sends_at_equal_intervals_takes_turns() {
     let of_phases = times(&phases, 2);
     assert_eq!(of_phases[..4], [125_000, 250_000, 375_000, 500_000]);
     assert_eq!(of_phases.len(), 8);
+}
+
+#[test]
+fn a_phase_at_equal_intervals_sends_its_rate_times_its_length() {
+    for (rate, duration_s, requests) in [(2.0, 5.0, 10), (3.0, 10.0, 30), (7.0, 0.9, 6), (0.1, 700.0, 70)] {
+        let phases = json!({"process": "phases", "phases": [{"duration_s": duration_s, "arrival": {"process": "constant", "rate": rate}}]});
+        let mut source = build(&json!({"clients": [client("a", &phases, &json!({}))]})).remove(0);
+        let mut sent = 0;
+        while source.next_send().is_some() {
+            let now = source.next_send().unwrap();
+            let _ = source.send(now);
+            sent += 1;
+        }
+        assert_eq!(sent, requests, "{rate} per second for {duration_s} s");
+    }
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn a_tools_description_becomes_a_workload_that_runs() {
     let output = bench.blis(&["convert", "perf.yaml", "w.yaml", "--tool", "inference-perf"]);
     assert!(output.status.success(), "{}", show(&output));
     let result = json(&bench, &["run", "scenario.yaml", "--workload", "w.yaml", "--set", "frame.stop={}"]);
-    assert_eq!(result["fates"]["completed"], 9 + 19);
+    assert_eq!(result["fates"]["completed"], 10 + 20);
     bench.write("w.yaml", b"clients: []\n");
     assert!(refused(&bench, &["run", "scenario.yaml", "--workload", "w.yaml"]).contains("must have the one key `workload`"));
 }
