@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// What to write, where the ending does not tell: blis, mooncake, azure or burstgpt
     #[arg(long, value_name = "FORMAT", value_parser = trace::format)]
     to_format: Option<TraceFormat>,
+    /// Tokens of a block that one hash of a written Mooncake file stands for, 512 where left out
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "tool")]
+    to_block_tokens: Option<u32>,
     /// The tool whose description of a workload FROM is
     #[arg(long, value_enum, value_name = "TOOL")]
     tool: Option<Tool>,
@@ -77,7 +80,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         TraceFormat::Blis => write(&args.to, &read)?,
         TraceFormat::Azure => table(&args.to, |out| write_azure(out, &read))?,
         TraceFormat::Burstgpt => table(&args.to, |out| write_burstgpt(out, &read))?,
-        TraceFormat::Mooncake => table(&args.to, |out| write_mooncake(out, &read, Mooncake::BLOCK_TOKENS))?,
+        TraceFormat::Mooncake => table(&args.to, |out| write_mooncake(out, &read, target.block_tokens.unwrap_or(Mooncake::BLOCK_TOKENS)))?,
     }
     let written = trace::read(&target, Path::new(""))?.trace;
     answer(&args.to, &read, &compare(&read, &written))
@@ -152,7 +155,10 @@ fn target(args: &Args) -> Result<TraceWorkload, Failure> {
         spread_times: false,
     };
     let mooncake = trace::format_of(&plain, &args.to)? == TraceFormat::Mooncake;
-    Ok(TraceWorkload { time_unit: mooncake.then_some(TimeUnit::Ms), ..plain })
+    if let Some(tokens) = args.to_block_tokens.filter(|_| !mooncake) {
+        return Err(Failure::input(format!("--to-block-tokens {tokens}: only a Mooncake file has blocks"), None));
+    }
+    Ok(TraceWorkload { time_unit: mooncake.then_some(TimeUnit::Ms), block_tokens: args.to_block_tokens, ..plain })
 }
 
 fn table(place: &Path, fill: impl FnOnce(&mut PendingFile) -> io::Result<()>) -> Result<(), Failure> {

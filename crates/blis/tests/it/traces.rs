@@ -88,6 +88,11 @@ fn a_converted_trace_is_checked_against_its_source() {
     let replay = |name, extra: &[&str]| json(&bench, &[&["replay", "scenario.yaml", name, "--set", "frame.stop={}"], extra].concat());
     assert_eq!(replay("m.jsonl", &["--time-unit", "ms"])["figures"], replay("b.yaml", &[])["figures"]);
     assert_eq!(replay("m.jsonl", &["--time-unit", "ms"])["tokens"], replay("again.jsonl", &["--time-unit", "ms"])["tokens"]);
+    let wide = bench.blis(&["convert", "b.yaml", "blocks.jsonl", "--to-block-tokens", "16"]);
+    assert!(wide.status.success(), "{}", show(&wide));
+    let of_sixteen = replay("blocks.jsonl", &["--time-unit", "ms", "--block-tokens", "16"]);
+    assert_eq!(of_sixteen["figures"], replay("b.yaml", &[])["figures"]);
+    assert!(refused(&bench, &["convert", "b.yaml", "c.yaml", "--to-block-tokens", "16"]).contains("only a Mooncake file has blocks"));
     let told = refused(&bench, &["convert", "b.yaml", "a.csv", "--to-format", "azure"]);
     assert!(told.contains("request 0: shares text with others, which Azure's format cannot say"), "{told}");
     assert!(!bench.files().contains(&"a.csv".to_owned()));
