@@ -84,13 +84,17 @@ struct Stage {
     num_requests: Option<u64>,
 }
 
-/// Reads a configuration; `file` names it in errors.
-pub fn read_inference_perf(file: &str, bytes: &[u8]) -> Result<Converted, DocumentErrors> {
+/// Reads a configuration; `file` names it in errors. `stage` picks one of several numbers in flight.
+pub fn read_inference_perf(file: &str, bytes: &[u8], stage: usize) -> Result<Converted, DocumentErrors> {
     let document = Document::parse(file, bytes, LineEndings::LfOrCrLf)?;
     let config: Config = document.decode()?;
-    let (arrival, stop) = load(&document, &config.load)?;
+    let (arrival, stop) = load(&document, &config.load, stage)?;
     let mut client = plain("inference-perf", arrival, None, None);
     let mut notes = Vec::new();
+    let stages = config.load.stages.as_ref().map_or(0, Vec::len);
+    if config.load.kind == "concurrent" && stages > 1 {
+        notes.push(format!("the load has {stages} numbers in flight, one after another; this is the one at {stage} (`--benchmark`)"));
+    }
     match (&config.data.shared_prefix, config.data.kind.as_str()) {
         (Some(shared), "shared_prefix") => {
             if shared.enable_multi_turn_chat == Some(true) {
@@ -132,7 +136,7 @@ fn lengths(document: &Document, key: &str, lengths: Option<&Lengths>) -> Result<
 }
 
 /// The arrivals, and the number of requests that ends them.
-fn load(document: &Document, load: &Load) -> Result<(Arrival, Option<String>), DocumentErrors> {
+fn load(document: &Document, load: &Load, stage: usize) -> Result<(Arrival, Option<String>), DocumentErrors> {
     if load.sweep.is_some() {
         return Err(at(document, "load.sweep", "is refused: its rates are found by running; state `stages`"));
     }
@@ -164,13 +168,13 @@ fn load(document: &Document, load: &Load) -> Result<(Arrival, Option<String>), D
             }
             Ok((Arrival::Phases(Phases { phases }), None))
         }
-        "concurrent" => match stages {
-            [Stage { concurrency_level: Some(concurrency), num_requests: Some(requests), .. }] => {
+        "concurrent" => match stages.get(stage) {
+            Some(Stage { concurrency_level: Some(concurrency), num_requests: Some(requests), .. }) => {
                 let stop = format!("{{requests: {requests}}}");
                 Ok((Arrival::ClosedLoop(ClosedLoop { concurrency: *concurrency }), Some(stop)))
             }
-            [_] => Err(at(document, "load.stages[0]", "needs `concurrency_level` and `num_requests`")),
-            _ => Err(at(document, "load.stages", "has several numbers in flight, one after another; convert one stage at a time")),
+            Some(_) => Err(at(document, &format!("load.stages[{stage}]"), "needs `concurrency_level` and `num_requests`")),
+            None => Err(at(document, "load.stages", format!("has {} stages, and none at {stage}", stages.len()))),
         },
         kind => Err(at(document, "load.type", format!("must be constant, poisson or concurrent, found {kind:?}"))),
     }

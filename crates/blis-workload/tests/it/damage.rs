@@ -161,7 +161,7 @@ fn load_spec(kind: usize, bytes: &[u8]) -> Result<Converted, String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let chunk = |trace: &[u8], dataset: &[u8]| [Chunk { name: "c".to_owned(), trace: text(trace), dataset: text(dataset) }];
     let read = match kind {
-        0 => read_inference_perf("c.yaml", bytes),
+        0 => read_inference_perf("c.yaml", bytes, 0),
         1 => read_guidellm("g.json", bytes, 0),
         2 => read_servegen(&chunk(bytes, &corpus("servegen-dataset.json"))),
         3 => read_servegen(&chunk(&corpus("servegen-trace.csv"), bytes)),

@@ -80,7 +80,7 @@ fn sent(converted: &Converted, most: usize) -> Trace {
 
 #[test]
 fn inference_perfs_stages_become_phases_with_its_pause_between_them() {
-    let converted = read_inference_perf("c.yaml", INFERENCE_PERF.as_bytes()).unwrap();
+    let converted = read_inference_perf("c.yaml", INFERENCE_PERF.as_bytes(), 0).unwrap();
     let client = only(&converted);
     let Arrival::Phases(Phases { phases }) = &client.arrival else { panic!("{client:?}") };
     let shape: Vec<(f64, Option<f64>)> =
@@ -119,7 +119,7 @@ fn inference_perfs_stages_become_phases_with_its_pause_between_them() {
 
 #[test]
 fn what_inference_perf_does_not_say_is_refused() {
-    let refusal = |from: &str, to: &str| told(read_inference_perf("c.yaml", INFERENCE_PERF.replace(from, to).as_bytes()));
+    let refusal = |from: &str, to: &str| told(read_inference_perf("c.yaml", INFERENCE_PERF.replace(from, to).as_bytes(), 0));
     assert!(
         refusal("rate: 2, duration: 60", "rate: 0.01, duration: 60")
             .contains("load.stages[0]: makes less than one request: 0.01 per second for 60 s")
@@ -132,6 +132,20 @@ fn what_inference_perf_does_not_say_is_refused() {
         refusal("question_len: 200", "question_len: 0")
             .contains("workload.clients[0].input.value: gives a workload that is refused: must be from 1")
     );
+}
+
+#[test]
+fn one_of_inference_perfs_numbers_in_flight_is_picked() {
+    let stages = "load: {type: concurrent, stages: [{concurrency_level: 4, num_requests: 40}, {concurrency_level: 8, num_requests: 80}]}";
+    let text = format!(
+        "data: {{type: shared_prefix, shared_prefix: {{num_groups: 1, system_prompt_len: 64, question_len: 20, output_len: 8}}}}\n{stages}\n"
+    );
+    let picked = |stage| read_inference_perf("c.yaml", text.as_bytes(), stage);
+    let second = picked(1).unwrap();
+    assert!(matches!(&only(&second).arrival, Arrival::ClosedLoop(closed) if closed.concurrency == 8));
+    assert_eq!((second.stop.as_deref(), second.notes.len()), (Some("{requests: 80}"), 1));
+    assert!(matches!(&only(&picked(0).unwrap()).arrival, Arrival::ClosedLoop(closed) if closed.concurrency == 4));
+    assert!(told(picked(2)).contains("load.stages: has 2 stages, and none at 2"));
 }
 
 #[test]
@@ -297,7 +311,7 @@ fn an_earlier_workload_document_keeps_its_shares_windows_and_lengths() {
 
 #[test]
 fn what_a_conversion_prints_is_the_workload_it_made() {
-    let perf = read_inference_perf("c.yaml", INFERENCE_PERF.as_bytes()).unwrap();
+    let perf = read_inference_perf("c.yaml", INFERENCE_PERF.as_bytes(), 0).unwrap();
     for converted in
         [perf, servegen(), read_blis_v2("w.yaml", BLIS_V2.as_bytes()).unwrap(), read_guidellm("b.json", GUIDELLM.as_bytes(), 0).unwrap()]
     {

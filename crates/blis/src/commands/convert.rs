@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// The tool whose description of a workload FROM is
     #[arg(long, value_enum, value_name = "TOOL")]
     tool: Option<Tool>,
-    /// Which benchmark of a guidellm report, counted from 0
+    /// Which benchmark of a guidellm report, rate of its arguments, or number in flight of inference-perf, counted from 0
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
     benchmark: usize,
     /// Characters of a token, for ShareGPT's texts
@@ -93,7 +93,7 @@ fn workload(args: &Args, tool: Tool) -> Outcome {
     let bytes = || fs::read(&args.from).map_err(|error| Failure::input(format!("{name}: cannot be read: {error}"), None));
     let read = match tool {
         Tool::BlisV2 => read_blis_v2(&name, &bytes()?),
-        Tool::InferencePerf => read_inference_perf(&name, &bytes()?),
+        Tool::InferencePerf => read_inference_perf(&name, &bytes()?, args.benchmark),
         Tool::Guidellm => read_guidellm(&name, &bytes()?, args.benchmark),
         Tool::Servegen => read_servegen(&chunks(&args.from)?),
         Tool::Sharegpt => {
