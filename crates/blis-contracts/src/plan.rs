@@ -492,8 +492,21 @@ pub struct KvGroup {
     pub tokens_per_block: Tokens,
     /// Bytes of one block on one rank, over all layers of the group.
     pub bytes_per_block: BytesPerRank,
-    /// Tokens a query sees; 0 for all.
-    pub window: u32,
+    /// What its layers see of the tokens before.
+    pub sees: KvSpan,
+}
+
+/// What the layers of a KV group see of the tokens before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvSpan {
+    /// All of them.
+    All,
+    /// So many, the current one included.
+    Window(u32),
+    /// Those of their own chunk of the context, which has so many.
+    Chunk(u32),
+    /// A state that stands for all of them.
+    State,
 }
 
 /// Captured graphs: which launches replay one, and to what size they are padded.

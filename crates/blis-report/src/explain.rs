@@ -4,7 +4,7 @@
 
 use blis_contracts::environment::MemoryBreakdown;
 use blis_contracts::part::{Part, Parted};
-use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
+use blis_contracts::plan::{KvSpan, LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
 use blis_contracts::provenance::{Method, ResolvedSetting, SettingSource};
 use blis_contracts::scenario::ExpertRouting;
 use blis_contracts::step::{StepEstimate, StepShape};
@@ -139,9 +139,14 @@ pub fn memory(memory: &MemoryBreakdown) -> String {
 pub fn kv_groups(plan: &PoolPlan) -> String {
     let mut grid = Grid::headless(&["", ""]);
     for (index, group) in plan.kv.iter().enumerate() {
-        let window = if group.window == 0 { "all tokens".to_owned() } else { format!("a window of {}", count(group.window.into())) };
+        let seen = match group.sees {
+            KvSpan::All => "see all tokens".to_owned(),
+            KvSpan::Window(tokens) => format!("see a window of {}", count(tokens.into())),
+            KvSpan::Chunk(tokens) => format!("see their chunk of {}", count(tokens.into())),
+            KvSpan::State => "keep a state".to_owned(),
+        };
         let block = format!("{} tokens in {}", group.tokens_per_block.get(), bytes(group.bytes_per_block.get()));
-        grid.row([format!("group {index}"), format!("{} that see {window}; a block holds {block}", counted(group.layers.into(), "layer"))]);
+        grid.row([format!("group {index}"), format!("{} that {seen}; a block holds {block}", counted(group.layers.into(), "layer"))]);
     }
     grid.wrapped().print()
 }

@@ -7,7 +7,7 @@ use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::part::{DensePrompts, Part};
 use blis_contracts::plan::{
-    Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
+    Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, KvSpan, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
     ResidentTensor, RowRange, RowSet, Start,
 };
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
@@ -130,7 +130,7 @@ pub(crate) fn mixture(hardware: &str) -> PoolPlan {
         layout: Layout { tensor: 4, ..Layout::SINGLE },
         layers,
         dense_prompts: None,
-        kv: [128, 0].map(|window| kv_group(18, window)).to_vec(),
+        kv: [KvSpan::Window(128), KvSpan::All].map(|sees| kv_group(18, sees)).to_vec(),
         kv_budget: Vec::new(),
         kv_blocks: Blocks::ZERO,
         graphs: GraphPolicy { full: vec![1, 2, 4, 8, 16, 32, 64], piecewise: vec![1, 8, 64, 512], pieces: 37, eager_launches: 400 },
@@ -201,9 +201,9 @@ pub(crate) fn everything(hardware: &str) -> PoolPlan {
     plan
 }
 
-fn kv_group(layers: u32, window: u32) -> KvGroup {
+fn kv_group(layers: u32, sees: KvSpan) -> KvGroup {
     let bytes = u64::from(layers) * 16 * 2 * 2 * 64 * 2;
-    KvGroup { layers, tokens_per_block: Tokens::new(16), bytes_per_block: BytesPerRank::new(bytes), window }
+    KvGroup { layers, tokens_per_block: Tokens::new(16), bytes_per_block: BytesPerRank::new(bytes), sees }
 }
 
 /// A step of decode requests alone.

@@ -6,8 +6,8 @@
 use blis_contracts::format::FormatName;
 use blis_contracts::part::{DensePrompts, Part};
 use blis_contracts::plan::{
-    Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, Layout, LoweredLayer, PoolPlan, PrimitiveShape, ResidentTensor,
-    RowRange, RowSet, Start,
+    Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, KvSpan, Layout, LoweredLayer, PoolPlan, PrimitiveShape,
+    ResidentTensor, RowRange, RowSet, Start,
 };
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::{Blocks, BytesPerRank, Tokens};
@@ -25,7 +25,7 @@ const NOT_PRICED: &[(&str, &str)] = &[
     ("plan.kv.layers", "as plan.kv"),
     ("plan.kv.tokens_per_block", "as plan.kv"),
     ("plan.kv.bytes_per_block", "as plan.kv"),
-    ("plan.kv.window", "as plan.kv"),
+    ("plan.kv.sees", "as plan.kv"),
     ("plan.kv_budget", "an answer of the memory breakdown, not an input"),
     ("plan.kv_blocks", "as plan.kv_budget"),
     ("plan.in_flight", "the engine overlaps its own steps"),
@@ -96,7 +96,7 @@ const PLAN: &[Change<PoolPlan>] = &[
     ("plan.kv.layers", |plan| plan.kv[0].layers += 1),
     ("plan.kv.tokens_per_block", |plan| plan.kv[0].tokens_per_block = Tokens::new(32)),
     ("plan.kv.bytes_per_block", |plan| plan.kv[0].bytes_per_block = BytesPerRank::new(1)),
-    ("plan.kv.window", |plan| plan.kv[0].window += 1),
+    ("plan.kv.sees", |plan| plan.kv[0].sees = KvSpan::Chunk(8_192)),
     ("plan.kv_budget", |plan| plan.kv_budget = vec![BytesPerRank::new(1 << 33)]),
     ("plan.kv_blocks", |plan| plan.kv_blocks = Blocks::new(1_000)),
     ("plan.graphs.full", |plan| plan.graphs.full.push(128)),
@@ -205,7 +205,7 @@ fn take_apart(plan: &PoolPlan) {
         in_flight: _,
     } = plan;
     let Layout { tensor: _, pipeline: _, data: _, expert: _, domain: _ } = layout;
-    let KvGroup { layers: _, tokens_per_block: _, bytes_per_block: _, window: _ } = &kv[0];
+    let KvGroup { layers: _, tokens_per_block: _, bytes_per_block: _, sees: _ } = &kv[0];
     let GraphPolicy { full: _, piecewise: _, pieces: _, eager_launches: _ } = graphs;
     let HostPlan { overlapped: _, workers: _ } = host;
     let FrontEndPlan { stream_interval: _, processes: _, tokenises: _, detokenises: _ } = front_end;

@@ -5,7 +5,7 @@
 //! Latent attention has one key head, whole on every rank: more ranks do not make its cache smaller.
 
 use blis_contracts::model::{Attention as Kind, LayerBlock, ModelGraph};
-use blis_contracts::plan::KvGroup;
+use blis_contracts::plan::{KvGroup, KvSpan};
 use blis_contracts::units::{BytesPerRank, Tokens};
 
 use super::site::Site;
@@ -82,7 +82,12 @@ pub(super) fn groups(site: &Site<'_>) -> Result<(Vec<KvGroup>, Vec<u32>), Loweri
         layers: u32::try_from(group.layers.len()).expect("a model has fewer than 2^32 layers"),
         tokens_per_block: Tokens::new(group.block_size.into()),
         bytes_per_block: BytesPerRank::new(group.bytes_per_block),
-        window: group.window.unwrap_or(0),
+        sees: match (group.window, group.attention) {
+            (Some(window), _) | (None, Attention::SlidingWindow { window }) => KvSpan::Window(window),
+            (None, Attention::Chunked { chunk }) => KvSpan::Chunk(chunk),
+            (None, Attention::Mamba(_)) => KvSpan::State,
+            (None, Attention::Full) => KvSpan::All,
+        },
     };
     let own =
         layers.iter().zip(of_layer).filter(|(layer, _)| !INDEXERS.iter().any(|end| layer.name.ends_with(end))).map(|(_, group)| group);

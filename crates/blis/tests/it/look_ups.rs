@@ -300,6 +300,22 @@ fn explain_shows_the_kernel_of_the_step_and_the_others_on_request() {
 }
 
 #[test]
+fn explain_says_what_the_layers_of_each_group_of_the_cache_see() {
+    let groups = |scenario: &str| {
+        let path = format!("{}/../../scenarios/{scenario}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let text = stdout("explain_groups", &["explain", &path]);
+        let groups: Vec<String> = text.lines().filter(|line| line.starts_with("group ")).map(str::to_owned).collect();
+        groups
+    };
+    let chunks = groups("llama-4-scout-h100-tp8");
+    assert!(chunks[..3].iter().all(|group| group.contains("12 layers that see their chunk of 8,192;")), "{chunks:?}");
+    assert!(chunks[3].contains("12 layers that see all tokens;"), "{chunks:?}");
+    let states = groups("qwen3.5-397b-h200-tp8");
+    assert_eq!(states.iter().filter(|group| group.contains("15 layers that keep a state;")).count(), 3, "{states:?}");
+    assert!(groups("gpt-oss-120b-h200-tp4")[0].contains("18 layers that see a window of 128;"));
+}
+
+#[test]
 fn explain_tells_the_stages_of_a_step_apart() {
     let two = "command: \"vllm serve meta-llama/Llama-3.1-8B-Instruct --pipeline-parallel-size 2 --max-model-len 4096\"";
     let one = "command: \"vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 4096\"";

@@ -3,7 +3,7 @@
 use super::*;
 use crate::kv::group::Attention;
 use crate::lowering::kv_layers;
-use blis_contracts::plan::Primitive;
+use blis_contracts::plan::{KvSpan, Primitive};
 
 const EIGHT: &str = "--tensor-parallel-size 8 --max-model-len 131072";
 
@@ -76,7 +76,9 @@ fn three_groups_of_chunks_stand_beside_one_that_keeps_every_block() {
     // One key head of 128 and its values in 16 bits.
     assert!(layers.iter().all(|layer| layer.page_bytes == 16 * 2 * 128 * 2));
     let plan = Line("llama-4-scout", "h100", EIGHT).plan();
-    assert_eq!(plan.kv.iter().map(|group| (group.layers, group.window)).collect::<Vec<_>>(), [(12, 0); 4]);
+    let groups: Vec<(u32, KvSpan)> = plan.kv.iter().map(|group| (group.layers, group.sees)).collect();
+    let chunk = (12, KvSpan::Chunk(8192));
+    assert_eq!(groups, [chunk, chunk, chunk, (12, KvSpan::All)]);
     // No graph holds a whole pass, which is cut at each layer's attention.
     assert!(plan.graphs.full.is_empty() && !plan.graphs.piecewise.is_empty());
     assert_eq!(plan.graphs.pieces, 49);

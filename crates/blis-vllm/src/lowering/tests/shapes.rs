@@ -1,6 +1,6 @@
 //! The pieces of a layer, and the plan around them.
 
-use blis_contracts::plan::{Layout, Primitive};
+use blis_contracts::plan::{KvSpan, Layout, Primitive};
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn a_layer_of_gpt_oss_120b_on_four_ranks() {
     ];
     assert_eq!(layer(&plan, 1), [&attention[..], &sum, &experts, &sum].concat());
     assert_eq!(plan.layout, Layout { tensor: 4, ..Layout::SINGLE });
-    assert_eq!((plan.kv.len(), plan.kv[0].window, plan.kv[1].window), (2, 128, 0));
+    assert_eq!((plan.kv.len(), plan.kv[0].sees, plan.kv[1].sees), (2, KvSpan::Window(128), KvSpan::All));
     // 18 layers of a group, 16 tokens, keys and values of two heads of 64 in 16 bits.
     assert_eq!(plan.kv[0].bytes_per_block.get(), 18 * 16 * 2 * 2 * 64 * 2);
 }

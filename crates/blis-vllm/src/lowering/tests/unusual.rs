@@ -1,6 +1,7 @@
 //! Stacks that no published model has: each runs, or is refused by what is missing.
 
 use blis_contracts::model::{Attention, FeedForward, LayerBlock, StackRun};
+use blis_contracts::plan::KvSpan;
 
 use super::*;
 
@@ -21,23 +22,23 @@ fn lowered(model: &ModelGraph) -> Result<PoolPlan, String> {
     lower(model, &resolved, &chip).map_err(|error| error.to_string())
 }
 
-/// Layers and window of each group of the cache.
-fn groups(plan: &PoolPlan) -> Vec<(u32, u32)> {
+/// Layers of each group of the cache, and what they see.
+fn groups(plan: &PoolPlan) -> Vec<(u32, KvSpan)> {
     assert!(plan.kv.iter().all(|group| group.bytes_per_block.get() > 0 && group.tokens_per_block.get() > 0));
-    plan.kv.iter().map(|group| (group.layers, group.window)).collect()
+    plan.kv.iter().map(|group| (group.layers, group.sees)).collect()
 }
 
 #[test]
 fn stacks_of_windows_of_chunks_of_latent_layers_and_of_one_layer_run() {
     let grouped = |kind: fn(&blis_contracts::model::GroupedQueryAttention) -> bool| move |block: &LayerBlock| matches!(&block.attention, Attention::GroupedQuery(attention) if kind(attention));
     let windows = stacked("gpt-oss-20b", 4, grouped(|attention| attention.window.is_some()));
-    assert_eq!(groups(&lowered(&windows).unwrap()), [(4, 128)]);
+    assert_eq!(groups(&lowered(&windows).unwrap()), [(4, KvSpan::Window(128))]);
     let chunks = stacked("llama-4-scout", 3, grouped(|attention| attention.chunk.is_some()));
-    assert_eq!(groups(&lowered(&chunks).unwrap()), [(3, 0)]);
+    assert_eq!(groups(&lowered(&chunks).unwrap()), [(3, KvSpan::Chunk(8192))]);
     let latent = stacked("deepseek-v3", 2, |block| matches!(block.attention, Attention::Latent(_)));
-    assert_eq!(groups(&lowered(&latent).unwrap()), [(2, 0)]);
+    assert_eq!(groups(&lowered(&latent).unwrap()), [(2, KvSpan::All)]);
     let one = stacked("llama-3.1-8b-instruct", 1, |_| true);
-    assert_eq!(groups(&lowered(&one).unwrap()), [(1, 0)]);
+    assert_eq!(groups(&lowered(&one).unwrap()), [(1, KvSpan::All)]);
 }
 
 #[test]
