@@ -28,7 +28,7 @@ mod world;
 
 pub use figures::{Resources, figures};
 pub use front_end::FrontEndCosts;
-pub use outcome::{Frame, Observer, Outcome, Progress, SimulationError, Statistics};
+pub use outcome::{Ended, Frame, Observer, Outcome, Progress, SimulationError, Statistics};
 pub use prepare::{Prepared, RunError, estimated_line, prepare, prepare_stated, problems};
 pub use run::{Origin, Run, RunStatistics, run, run_offered, run_prepared};
 pub use simulation::Simulation;

@@ -67,10 +67,23 @@ pub struct Outcome {
     pub(crate) growth: Option<Growth>,
     /// When the last event happened.
     pub end: SimTime,
+    /// What ended the run.
+    pub ended: Ended,
     /// Counts of the loop's own work.
     pub statistics: Statistics,
     /// Names of the clients that stated a priority other than 0, in the workload's order.
     pub prioritised: Vec<String>,
+}
+
+/// What ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The horizon, before everything was done.
+    Horizon,
+    /// The number of requests, all of which ended.
+    Requests,
+    /// The workload, which sends no more.
+    Workload,
 }
 
 /// Counts of the loop's own work.

@@ -13,7 +13,7 @@ use blis_vllm::startup::KvPool;
 use indexmap::IndexMap;
 
 use crate::figures::{Resources, figures};
-use crate::outcome::Outcome;
+use crate::outcome::{Ended, Outcome};
 use crate::run::Origin;
 use crate::shortfall;
 use crate::validity::{Case, validity};
@@ -107,16 +107,24 @@ fn inputs(scenario: &Scenario, origin: &Origin, world: &World) -> Inputs {
 }
 
 fn frame_record(scenario: &Scenario, expert_routing: Option<ExpertRouting>, outcome: &Outcome) -> FrameRecord {
-    let stop = &scenario.frame.stop;
-    let rules = [stop.requests.map(|count| format!("{count} requests")), stop.horizon_s.map(|seconds| format!("{seconds} s"))];
-    let stated: Vec<String> = rules.into_iter().flatten().collect();
     FrameRecord {
         start: "empty".to_owned(),
-        stop: if stated.is_empty() { "the workload's end".to_owned() } else { stated.join(" or ") },
+        stop: stop(scenario, outcome.ended),
         window_start_s: outcome.window_start.as_seconds(),
         window_end_s: outcome.window_end.as_seconds(),
         expert_routing,
     }
+}
+
+/// What ended a run, as its scenario states it.
+fn stop(scenario: &Scenario, ended: Ended) -> String {
+    let stated = &scenario.frame.stop;
+    let rule = match ended {
+        Ended::Horizon => stated.horizon_s.map(|seconds| format!("{seconds} s")),
+        Ended::Requests => stated.requests.map(|requests| format!("{requests} requests")),
+        Ended::Workload => None,
+    };
+    rule.unwrap_or_else(|| "the workload's end".to_owned())
 }
 
 /// Figures over all engine cores, of which each has a pool of its own.

@@ -20,7 +20,7 @@ use crate::histogram::Histogram;
 use crate::live::{LiveRequest, LiveRequests, Standing};
 use crate::objectives::Objectives;
 use crate::occupancy::Occupancy;
-use crate::outcome::{Frame, Observer, Outcome, Progress, SimulationError, Statistics};
+use crate::outcome::{Ended, Frame, Observer, Outcome, Progress, SimulationError, Statistics};
 use crate::series::Recorder;
 use crate::tally::Tally;
 
@@ -319,7 +319,13 @@ impl<'a> Simulation<'a> {
     }
 
     fn finish(mut self, last: SimTime) -> Result<Outcome, SimulationError> {
-        let end = self.frame.horizon.filter(|_| self.goes_on()).unwrap_or(last);
+        let horizon = self.frame.horizon.filter(|_| self.goes_on());
+        let end = horizon.unwrap_or(last);
+        let ended = match (horizon, self.frame.requests) {
+            (Some(_), _) => Ended::Horizon,
+            (None, Some(limit)) if self.sent == limit => Ended::Requests,
+            (None, _) => Ended::Workload,
+        };
         let in_flight: Vec<LiveRequest> = self.live.drain().filter(|live| live.standing != Standing::Abandoned).collect();
         let stopped_early = self.calendar.next().is_some();
         if !in_flight.is_empty() && !stopped_early {
@@ -351,6 +357,7 @@ impl<'a> Simulation<'a> {
             prioritised: self.prioritised.iter().map(|client| self.sources[*client as usize].name().to_owned()).collect(),
             tally: self.tally,
             end,
+            ended,
             statistics: self.statistics,
         })
     }

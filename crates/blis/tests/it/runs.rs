@@ -270,6 +270,20 @@ fn goodput_counts_what_each_class_met_and_dollars_are_spread_over_the_tokens() {
 }
 
 #[test]
+fn a_result_says_which_rule_ended_the_run() {
+    let bench = Bench::new("ended_by", CHAT);
+    let ended = |stop: &str| bench.result(&["--set", &format!("frame.stop={stop}")])["frame"]["stop"].as_str().unwrap().to_owned();
+    assert_eq!(ended("{requests: 20, horizon_s: 1000}"), "20 requests");
+    assert_eq!(ended("{requests: 20000, horizon_s: 2}"), "2 s");
+    assert_eq!(ended("{horizon_s: 2.5}"), "2.5 s");
+    let phases = "workload.clients[chat].arrival={process: phases, phases: [{duration_s: 1, arrival: {process: constant, rate: 5}}]}";
+    for stop in ["{}", "{requests: 20}", "{horizon_s: 100}"] {
+        let result = bench.result(&["--set", phases, "--set", &format!("frame.stop={stop}")]);
+        assert_eq!(result["frame"]["stop"], "the workload's end", "{stop}");
+    }
+}
+
+#[test]
 fn how_unequally_experts_are_picked_is_stated_priced_and_told() {
     let mixture = CHAT.replace("llama-3.1-8b-instruct", "gpt-oss-20b").replace("meta-llama/Llama-3.1-8B-Instruct", "openai/gpt-oss-20b");
     let bench = Bench::new("expert_routing", &mixture);
