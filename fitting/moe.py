@@ -10,7 +10,7 @@ power-law routing the mean over seeded draws of the same law (`routing`).
 Rows of TensorRT-LLM's kernel with 4-bit weights and tuned rows beside them were measured untuned, and are fitted as tuned ones would take (`tuned.py`).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,7 +21,8 @@ import slots
 import source
 import tuned
 from entry import TABLE_RULE, fitted, priced, scope, with_families
-from fit import Free
+from fit import Free, Problem
+from writer import rounded
 
 VLLM, SGLANG = "vllm/0.24.0", "sglang/0.5.14"
 HELD_WIDTH, HELD_TOKENS = 4, (96, 1536)
@@ -31,6 +32,9 @@ BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4.0 / (128 * 128), "nvfp4":
          "mxfp4": 0.5 + 1.0 / 32, "mxfp4_mxfp8": 0.5 + 1.0 / 32}
 PEAK = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4", "int4_group32": "bf16", "mxfp4": "bf16", "mxfp4_mxfp8": "mxfp8"}
 DRAWS = 64
+# Chips of one die, the kernel and format whose fixed times they share, and which times those are.
+TWINS, TWIN_KERNEL = ("h100", "h200"), ("marlin/moe", "mxfp4")
+FIXED_TIMES = ("floor", "expert_time", "element_time", "width_time")
 # The end of the tables' names of experts behind routing in kernels of its own; and the format whose rows of that kind are one model's, which the modelled release routes
 # so too: its entry keeps what they take.
 ROUTED, ROUTED_ALONE = "modular", ("mxfp4_mxfp8",)
@@ -205,7 +209,7 @@ def checked(chip, wheel, report):
     padding = {(kernel, tensor_format): multiple for kernel, tensor_format, _, _, multiple, _ in KERNELS[chip]}
     for entry in measured(chip, wheel, report):
         tensor_format = entry["format"]
-        if tuned.concerns(entry["kernel"], tensor_format) and (own := tuned.own_rows(wheel, chip, tensor_format)) is not None:
+        if tuned.concerns("/".join(entry["kernel"].values()), tensor_format) and (own := tuned.own_rows(wheel, chip, tensor_format)) is not None:
             own.columns["ungated"] = np.zeros(len(own))
             calls = inputs_of(own, facts, BYTES[tensor_format], padding[tuned.KERNEL, tensor_format], PEAK[tensor_format])
             report.add("moe", chip, entry["name"], "tuned rows, not fitted", priced(entry, calls) / own["latency_us"] - 1.0)
@@ -213,38 +217,74 @@ def checked(chip, wheel, report):
 
 
 def measured(chip, wheel, report):
-    facts = source.facts(chip)
-    for kernel, tensor_format, framework, sources, multiple, reason in KERNELS[chip]:
-        table, read = rows_of(wheel, chip, framework, sources)
-        cited = [dict(whole.cite(), rows=int(rows)) for whole, rows in taken(table, read)]
-        name = f"{tensor_format}-{kernel.replace('/', '-')}"
-        head = scope(name, "moe.experts", kernel, tensor_format)
-        if tuned.concerns(head["kernel"], tensor_format):
-            table.columns["latency_us"] = tuned.apply(table["latency_us"], table, tuned.shares(wheel, tensor_format))
-            cited, reason = cited + [whole.cite() for whole in tuned.tables(wheel, tensor_format)], reason + TUNED_RULE
-        inputs = inputs_of(table, facts, table["stored"], multiple, PEAK[tensor_format])
-        inputs["replayed"] = source.replayed(chip, inputs["hit"] * inputs["expert_bytes"])
-        inputs["routed"] = np.char.endswith(table["kernel_source"].astype(str), ROUTED).astype(float)
-        tp = table["moe_tp_size"]
-        held = (tp == HELD_WIDTH) | np.isin(table["num_tokens"], HELD_TOKENS)
-        shape = table["hidden_size"] * 1e6 + table["inter_size"] + 0.01 * table["num_experts"]
-        free = [
-            Free("floor", "us", 20.0),
-            Free("expert_time", "us", 0.02),
-            Free("element_time", "us", 1e-3),
-            Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=expert_knots(kernel, tensor_format, inputs["expert_bytes"])),
-            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=row_knots(tensor_format)),
-            Free("saved", "ratio", 0.5, "ratio"),
-            # One width tells no walk from the floor, one kind of row nothing of routing.
-            *([Free("width_time", "us", 1.0)] if len(np.unique(inputs["width"])) > 1 else []),
-            *([Free("routing", "us", 5.0)] if len(np.unique(inputs["routed"])) > 1 and tensor_format not in ROUTED_ALONE else []),
-        ]
-        tokens = inputs["tokens"]
+    for row in KERNELS[chip]:
+        kernel, tensor_format, *_, reason = row
+        call = prepared(chip, wheel, row)
+        shared = shared_times(chip, wheel, row)
+        table, tokens = call.table, call.inputs["tokens"]
+        held = (table["moe_tp_size"] == HELD_WIDTH) | np.isin(table["num_tokens"], HELD_TOKENS)
         parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),
                  ("power law", table["distribution"] != "balanced"))
+        head = scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format)
         entry, _ = fitted(
-            head, "moe", chip, replayed,
-            table, inputs, held, free, report, clusters=shape * 100 + tp, ranges=("tokens", "experts", "hit", "expert_bytes"),
-            parts=parts, reason=reason, sources=cited, nuisance=("saved", "routing"), form_name=forms.moe.__name__,
+            head, "moe", chip, replayed, table, call.inputs, held, [one for one in call.free if one.name not in shared], report,
+            fixed={name: leaf["value"] for name, leaf in shared.items()}, clusters=call.clusters, ranges=("tokens", "experts", "hit", "expert_bytes"),
+            parts=parts, reason=reason + call.rule, sources=call.cited, nuisance=("saved", "routing"), form_name=forms.moe.__name__,
         )
+        entry.get("coefficients", {}).update(shared)
         yield entry
+
+
+@dataclass
+class Prepared:
+    """The rows of one kernel on one chip, and what is to be fitted to them."""
+
+    table: source.Table
+    inputs: dict
+    free: list
+    clusters: np.ndarray
+    cited: list
+    rule: str        # what was done to the rows
+
+
+def prepared(chip, wheel, row):
+    kernel, tensor_format, framework, sources, multiple, _ = row
+    table, read = rows_of(wheel, chip, framework, sources)
+    cited, rule = [dict(whole.cite(), rows=int(rows)) for whole, rows in taken(table, read)], ""
+    if tuned.concerns(kernel, tensor_format):
+        table.columns["latency_us"] = tuned.apply(table["latency_us"], table, tuned.shares(wheel, tensor_format))
+        cited, rule = cited + [whole.cite() for whole in tuned.tables(wheel, tensor_format)], TUNED_RULE
+    inputs = inputs_of(table, source.facts(chip), table["stored"], multiple, PEAK[tensor_format])
+    inputs["replayed"] = source.replayed(chip, inputs["hit"] * inputs["expert_bytes"])
+    inputs["routed"] = np.char.endswith(table["kernel_source"].astype(str), ROUTED).astype(float)
+    free = [
+        Free("floor", "us", 20.0),
+        Free("expert_time", "us", 0.02),
+        Free("element_time", "us", 1e-3),
+        Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=expert_knots(kernel, tensor_format, inputs["expert_bytes"])),
+        Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=row_knots(tensor_format)),
+        Free("saved", "ratio", 0.5, "ratio"),
+        # One width tells no walk from the floor, one kind of row nothing of routing.
+        *([Free("width_time", "us", 1.0)] if len(np.unique(inputs["width"])) > 1 else []),
+        *([Free("routing", "us", 5.0)] if len(np.unique(inputs["routed"])) > 1 and tensor_format not in ROUTED_ALONE else []),
+    ]
+    shape = table["hidden_size"] * 1e6 + table["inter_size"] + 0.01 * table["num_experts"]
+    return Prepared(table, inputs, free, shape * 100 + table["moe_tp_size"], cited, rule)
+
+
+def shared_times(chip, wheel, row):
+    """Fixed times that a kernel has in common on chips that differ in their memory alone, where rows of each leave open how they part: the mean of the fits of each."""
+    kernel, tensor_format, *_ = row
+    if (kernel, tensor_format) != TWIN_KERNEL or chip not in TWINS:
+        return {}
+    found = []
+    for twin in TWINS:
+        call = prepared(twin, wheel, row)
+        found.append(Problem(replayed, call.inputs, call.table["latency_us"], call.free).solve(call.clusters).blocks()[0])
+    return {
+        name: {
+            "value": rounded(float(np.mean([one[name]["value"] for one in found]))), "unit": "us",
+            "interval": [min(one[name]["interval"][0] for one in found), max(one[name]["interval"][1] for one in found)],
+        }
+        for name in FIXED_TIMES
+    }

@@ -24,8 +24,8 @@ CALL = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_t
 
 
 def concerns(kernel, tensor_format):
-    """Whether rows of a kernel (library and variant) in a format are to be priced as tuned."""
-    return f"{kernel['library']}/{kernel['variant']}" == KERNEL and tensor_format in TUNED
+    """Whether rows of a kernel in a format are to be priced as tuned."""
+    return kernel == KERNEL and tensor_format in TUNED
 
 
 def pairs_an_expert(table):
