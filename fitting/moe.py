@@ -212,7 +212,9 @@ def checked(chip, wheel, report):
         if tuned.concerns("/".join(entry["kernel"].values()), tensor_format) and (own := tuned.own_rows(wheel, chip, tensor_format)) is not None:
             own.columns["ungated"] = np.zeros(len(own))
             calls = inputs_of(own, facts, BYTES[tensor_format], padding[tuned.KERNEL, tensor_format], PEAK[tensor_format])
-            report.add("moe", chip, entry["name"], "tuned rows, not fitted", priced(entry, calls) / own["latency_us"] - 1.0)
+            report.add("moe", chip, entry["name"], "TensorRT-LLM's tuned rows", priced(entry, calls) / own["latency_us"] - 1.0)
+            for part, error in tuned.check(wheel, chip, tensor_format):
+                report.add("moe", chip, entry["name"], part, error)
         yield entry
 
 
@@ -222,7 +224,7 @@ def measured(chip, wheel, report):
         call = prepared(chip, wheel, row)
         shared = shared_times(chip, wheel, row)
         table, tokens = call.table, call.inputs["tokens"]
-        held = (table["moe_tp_size"] == HELD_WIDTH) | np.isin(table["num_tokens"], HELD_TOKENS)
+        held = held_out(table)
         parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128), ("balanced", table["distribution"] == "balanced"),
                  ("power law", table["distribution"] != "balanced"))
         head = scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format)
@@ -272,15 +274,22 @@ def prepared(chip, wheel, row):
     return Prepared(table, inputs, free, shape * 100 + table["moe_tp_size"], cited, rule)
 
 
+def held_out(table):
+    return (table["moe_tp_size"] == HELD_WIDTH) | np.isin(table["num_tokens"], HELD_TOKENS)
+
+
 def shared_times(chip, wheel, row):
-    """Fixed times that a kernel has in common on chips that differ in their memory alone, where rows of each leave open how they part: the mean of the fits of each."""
+    """Fixed times that a kernel has in common on chips that differ in their memory alone, where rows of each leave open how they part: the mean of the fits of each, to rows
+    that are not held out."""
     kernel, tensor_format, *_ = row
     if (kernel, tensor_format) != TWIN_KERNEL or chip not in TWINS:
         return {}
     found = []
     for twin in TWINS:
         call = prepared(twin, wheel, row)
-        found.append(Problem(replayed, call.inputs, call.table["latency_us"], call.free).solve(call.clusters).blocks()[0])
+        train = ~held_out(call.table)
+        inputs = {name: values[train] if isinstance(values, np.ndarray) else values for name, values in call.inputs.items()}
+        found.append(Problem(replayed, inputs, call.table["latency_us"][train], call.free).solve(call.clusters[train]).blocks()[0])
     return {
         name: {
             "value": rounded(float(np.mean([one[name]["value"] for one in found]))), "unit": "us",

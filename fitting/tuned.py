@@ -40,14 +40,35 @@ def shares(wheel, tensor_format, chips=None, without=None):
     bins, found = np.searchsorted(ENDS, pairs), []
     for one in range(len(ENDS)):
         within = ratio[used & (bins == one)]
+        if not len(within) and not found:
+            raise ValueError(f"{tensor_format}: no call of {UNTUNED:g} to {ENDS[one]:g} pairs an expert was measured tuned and untuned")
         found.append(min(1.0, float(np.median(within))) if len(within) else found[-1])
     return np.array(found)
 
 
 def apply(latency, table, shares_by_bin):
-    """Times of untuned calls as tuned ones take them."""
+    """Times of untuned calls as tuned ones take them; those of few experts stay."""
     pairs = pairs_an_expert(table)
-    return np.where(pairs > UNTUNED, latency * shares_by_bin[np.searchsorted(ENDS, pairs)], latency)
+    concerned = (pairs > UNTUNED) & (table["num_experts"] >= LEAST_EXPERTS)
+    return np.where(concerned, latency * shares_by_bin[np.searchsorted(ENDS, pairs)], latency)
+
+
+def check(wheel, chip, tensor_format):
+    """Relative errors of untuned calls at shares that do not know the tuned ones: by part, those of this chip by the other chip's, and those of each shape by the other shapes'."""
+    chips = TUNED[tensor_format][0]
+    if chip not in chips:
+        return
+    ratio, pairs, shape = pairings(wheel, (chip,), tensor_format)
+    mine = pairs > UNTUNED
+    ratio, bins, shape = ratio[mine], np.searchsorted(ENDS, pairs[mine]), shape[mine]
+    yield "untuned rows as tuned, by the other chip's shares", shares(wheel, tensor_format, tuple(one for one in chips if one != chip))[bins] / ratio - 1.0
+    shapes = sorted(set(map(tuple, shape.tolist())))
+    if len(shapes) > 1:
+        errors = np.empty(len(ratio))
+        for one in shapes:
+            of = np.all(shape == np.array(one), axis=1)
+            errors[of] = shares(wheel, tensor_format, without=one)[bins[of]] / ratio[of] - 1.0
+        yield "untuned rows as tuned, by the other shapes' shares", errors
 
 
 def tables(wheel, tensor_format):
