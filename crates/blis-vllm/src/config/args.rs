@@ -60,7 +60,7 @@ pub(super) fn read(words: &[String], release: Option<Release>) -> Result<Argumen
         });
     }
     for (flag, object) in dotted {
-        let found = match find(&flag, formerly::hint(&flag)) {
+        let found = match find(&flag, formerly::hint(&flag, &Value::Null)) {
             Ok(found) => found,
             Err(error) => {
                 out.unsettled.refusals.push(error);
@@ -183,8 +183,9 @@ fn read_one(words: &[String], at: usize, release: Option<Release>, out: &mut Arg
         out.unsettled.former.push((name.to_owned(), value));
         return Ok(at + 1 + if inline.is_some() { 0 } else { takes });
     }
-    let found = find(name, formerly::hint(name))?;
     let following = words[at + 1..].iter().take_while(|next| !is_flag(next)).count();
+    let given = inline.or(words[at + 1..at + 1 + following].first().map(String::as_str));
+    let found = find(name, formerly::hint(name, &Value::from(given)))?;
     let (value, used) = value_of(found, name, inline, &words[at + 1..at + 1 + following])?;
     if out.statements.has(found.field) {
         out.statements.notes.push(format!("{name} is given more than once; the last one counts"));

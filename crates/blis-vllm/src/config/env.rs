@@ -18,13 +18,13 @@ pub(super) fn state(statements: &mut Statements, name: &str, word: &str, release
             Err(error) => out.refusals.push(error),
         },
         None if formerly::takes(name, release).is_some() => out.former.push((name.to_owned(), Value::from(word))),
-        None => out.refusals.push(unknown(name)),
+        None => out.refusals.push(unknown(name, word)),
     }
 }
 
-fn unknown(name: &str) -> ConfigError {
+fn unknown(name: &str, word: &str) -> ConfigError {
     let variables = fields().iter().filter(|field| field.is_variable()).map(|field| field.key);
     let near = nearest(name, variables).map(|other| format!("; the nearest is {other}"));
-    let hint = formerly::hint(name).or(near).unwrap_or_default();
+    let hint = formerly::hint(name, &Value::from(word)).or(near).unwrap_or_default();
     ConfigError::UnknownVariable { name: name.to_owned(), hint }
 }

@@ -57,8 +57,8 @@ pub(super) fn takes(old: &str, release: Option<Release>) -> Option<usize> {
     in_release(old, release?).next().map(|row| row.takes)
 }
 
-/// The hint for a spelling that the modelled release lacks: the releases that had it, and what takes its place.
-pub(super) fn hint(old: &str) -> Option<String> {
+/// The hint for a spelling with `value` that the modelled release lacks: the releases that had it, and what takes the place of that value.
+pub(super) fn hint(old: &str, value: &Value) -> Option<String> {
     let had = |from: Option<&str>, until: Option<&str>| {
         let from = from.map(|from| format!(" from {from}")).unwrap_or_default();
         let until = until.map(|until| format!("{}before {until}", if from.is_empty() { " " } else { " until " }));
@@ -67,8 +67,26 @@ pub(super) fn hint(old: &str) -> Option<String> {
     if let Some(gone) = gone_flags().iter().find(|gone| gone.flags.contains(&old)) {
         return Some(format!("{}: {}", had(gone.from, gone.until), gone.instead));
     }
-    let row = rows(old).next()?;
-    let now = match row.becomes {
+    let first = rows(old).next()?;
+    let written = shown(value);
+    let (mut advice, mut releases) = (Vec::new(), None);
+    for row in rows(old).filter(|row| covers(row, &written)) {
+        releases = Some(had(Some(row.from), row.until));
+        let beside: Vec<String> = row.beside.iter().map(|(key, word)| format!("beside {key} = {word} ")).collect();
+        advice.push(format!("{}{}, or state engine.written_for for a line of such a release", beside.concat(), instead(row)));
+        if beside.is_empty() {
+            break;
+        }
+    }
+    Some(match releases {
+        Some(releases) => format!("{releases}: {}", advice.join("; otherwise ")),
+        None => format!("{}: {}", had(Some(first.from), first.until), translatable(rows(old))),
+    })
+}
+
+/// What to write for a row of the table.
+fn instead(row: &Former) -> String {
+    match row.becomes {
         Becomes::Setting | Becomes::ByWorldSizeMb => {
             let settings = row.to.iter().map(|(key, value)| {
                 let name = Field::named(key).map_or(*key, Field::name);
@@ -78,8 +96,18 @@ pub(super) fn hint(old: &str) -> Option<String> {
         }
         Becomes::Nothing => "leave it out".to_owned(),
         Becomes::Refused => row.reason.to_owned(),
-    };
-    Some(format!("{}: {now}, or state engine.written_for for a line of such a release", had(Some(row.from), row.until)))
+    }
+}
+
+/// Whether a row is for that value of its spelling.
+fn covers(row: &Former, written: &str) -> bool {
+    row.when.is_empty() || row.when.contains(&written)
+}
+
+/// The values that rows of one spelling translate.
+fn translatable(rows: impl Iterator<Item = &'static Former>) -> String {
+    let values: Vec<&str> = rows.filter(|row| row.becomes != Becomes::Refused).flat_map(|row| row.when.iter().copied()).collect();
+    format!("only {} can be translated", values.join(", "))
 }
 
 /// Translates the spelling `old` with `value`, of a line written for `release`, on `ranks` ranks. False where no row covers it.
@@ -92,13 +120,10 @@ pub(super) fn translate(
 ) -> Result<bool, ConfigError> {
     let Some(release) = release else { return Ok(false) };
     let written = shown(value);
-    let holds = |row: &&Former| {
-        (row.when.is_empty() || row.when.iter().any(|when| *when == written))
-            && row.beside.iter().all(|(key, wanted)| statements.states(key, wanted))
-    };
+    let holds = |row: &&Former| covers(row, &written) && row.beside.iter().all(|(key, wanted)| statements.states(key, wanted));
     let Some(row) = in_release(old, release).find(holds) else {
         return match in_release(old, release).next() {
-            Some(row) => Err(no_equivalent(old, &written, &format!("only {} can be translated", row.when.join(", ")))),
+            Some(_) => Err(no_equivalent(old, &written, &translatable(in_release(old, release)))),
             None => Ok(false),
         };
     };

@@ -36,15 +36,15 @@ pub(super) fn state(
                 Err(error) => out.refusals.push(error),
             },
             None if formerly::takes(&path, release).is_some() => out.former.push((path, value.clone())),
-            None => out.refusals.push(unknown_key(flag, key, &path)),
+            None => out.refusals.push(unknown_key(flag, key, &path, value)),
         }
     }
 }
 
-fn unknown_key(flag: &Field, key: &str, path: &str) -> ConfigError {
+fn unknown_key(flag: &Field, key: &str, path: &str, value: &Value) -> ConfigError {
     let prefix = format!("{}.", flag.key);
     let keys = fields().iter().filter_map(|field| field.key.strip_prefix(prefix.as_str()));
     let near = nearest(key, keys).map(|name| format!("; the nearest is {name:?}"));
-    let hint = formerly::hint(path).or(near).unwrap_or_default();
+    let hint = formerly::hint(path, value).or(near).unwrap_or_default();
     ConfigError::UnknownKey { object: flag.name().to_owned(), key: key.to_owned(), hint }
 }

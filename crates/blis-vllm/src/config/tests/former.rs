@@ -104,3 +104,40 @@ fn a_spelling_without_an_equivalent_is_refused_by_its_name() {
     let value = refusal("0.22.0", "--max-num-partial-prefills 2", &[]);
     assert!(value.contains("only 1 can be translated"), "{value}");
 }
+
+/// What a line that states no release is told of a variable.
+fn variable_hint(name: &str, value: &str) -> String {
+    let case = Case { env: &[(name, value)], ..Case::line("vllm serve m") };
+    let refusal = case.resolve(&gpt_oss(), &h100()).unwrap_err().to_string();
+    refusal.strip_prefix(&format!("unknown environment variable {name}; vLLM had it ")).unwrap_or(&refusal).to_owned()
+}
+
+#[test]
+fn a_hint_is_of_the_value_that_is_written() {
+    let marlin = variable_hint("VLLM_MXFP4_USE_MARLIN", "0");
+    assert!(marlin.starts_with("from 0.10.2 until before 0.25.0") && marlin.contains("it excluded one expert kernel"), "{marlin}");
+    assert!(!marlin.contains("--moe-backend marlin"), "{marlin}");
+    assert!(variable_hint("VLLM_MXFP4_USE_MARLIN", "True").contains(": state --moe-backend marlin, or state"));
+    let default = variable_hint("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "0");
+    assert!(default.contains(": leave it out, or state engine.written_for"), "{default}");
+    let on = variable_hint("VLLM_USE_FLASHINFER_MOE_FP8", "1");
+    assert!(on.contains("it took FlashInfer's kernels into or out of") && !on.contains("triton"), "{on}");
+    let off = variable_hint("VLLM_USE_FLASHINFER_MOE_FP8", "0");
+    assert!(off.contains("beside VLLM_MOE_USE_DEEP_GEMM = 0 state --moe-backend triton, or state"), "{off}");
+    assert!(off.contains("; otherwise ") && off.contains("it took FlashInfer's kernels into or out of"), "{off}");
+    let v0 = variable_hint("VLLM_USE_V1", "0");
+    assert!(v0.contains("the V0 engine no longer exists") && !v0.contains("leave it out"), "{v0}");
+    let line = |words: &str| Case::line(&serve(words)).resolve(&gpt_oss(), &h100()).unwrap_err().to_string();
+    let key = |value: &str| line(&format!("--attention-config.use_fp4_indexer_cache {value}"));
+    assert!(key("false").contains(": leave it out") && key("true").contains("state attention_config.indexer_kv_dtype mxfp4"));
+    assert!(line("--max-num-partial-prefills 1").contains("from 0.10.2: leave it out"));
+}
+
+#[test]
+fn a_value_that_no_row_is_for_is_told_those_that_are() {
+    assert_eq!(variable_hint("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "yes"), "from 0.10.2 until before 0.25.0: only 1, 0 can be translated");
+    let words = Case::line(&serve("--max-num-partial-prefills=2")).resolve(&gpt_oss(), &h100()).unwrap_err().to_string();
+    assert_eq!(words, "unrecognized arguments: --max-num-partial-prefills; vLLM had it from 0.10.2: only 1 can be translated");
+    let stated = written_for("0.22.0", "vllm serve m", &[("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "yes")]);
+    assert!(stated.resolve(&gpt_oss(), &h100()).unwrap_err().to_string().ends_with(": only 1, 0 can be translated"));
+}
