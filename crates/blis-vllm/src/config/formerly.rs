@@ -73,7 +73,7 @@ pub(super) fn hint(old: &str, value: &Value) -> Option<String> {
     for row in rows(old).filter(|row| covers(row, &written)) {
         releases = Some(had(Some(row.from), row.until));
         let beside: Vec<String> = row.beside.iter().map(|(key, word)| format!("beside {key} = {word} ")).collect();
-        advice.push(format!("{}{}, or state engine.written_for for a line of such a release", beside.concat(), instead(row)));
+        advice.push(format!("{}{}", beside.concat(), instead(row)));
         if beside.is_empty() {
             break;
         }
@@ -84,9 +84,9 @@ pub(super) fn hint(old: &str, value: &Value) -> Option<String> {
     })
 }
 
-/// What to write for a row of the table.
+/// What to write for a row of the table, or why nothing can be.
 fn instead(row: &Former) -> String {
-    match row.becomes {
+    let now = match row.becomes {
         Becomes::Setting | Becomes::ByWorldSizeMb => {
             let settings = row.to.iter().map(|(key, value)| {
                 let name = Field::named(key).map_or(*key, Field::name);
@@ -95,8 +95,9 @@ fn instead(row: &Former) -> String {
             format!("state {}", settings.collect::<Vec<_>>().join(" and "))
         }
         Becomes::Nothing => "leave it out".to_owned(),
-        Becomes::Refused => row.reason.to_owned(),
-    }
+        Becomes::Refused => return format!("it has no equivalent in the modelled release, as {}", row.reason),
+    };
+    format!("{now}, or state engine.written_for for a line of such a release")
 }
 
 /// Whether a row is for that value of its spelling.

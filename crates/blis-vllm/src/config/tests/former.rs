@@ -141,3 +141,22 @@ fn a_value_that_no_row_is_for_is_told_those_that_are() {
     let stated = written_for("0.22.0", "vllm serve m", &[("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "yes")]);
     assert!(stated.resolve(&gpt_oss(), &h100()).unwrap_err().to_string().ends_with(": only 1, 0 can be translated"));
 }
+
+#[test]
+fn nobody_is_sent_to_a_release_whose_line_is_refused() {
+    let refused = [
+        "VLLM_USE_FLASHINFER_MOE_FP4",
+        "VLLM_USE_FLASHINFER_MOE_FP16",
+        "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16",
+        "VLLM_FLASHINFER_MOE_BACKEND",
+    ];
+    for name in refused {
+        let hint = variable_hint(name, "1");
+        assert!(hint.contains(": it has no equivalent in the modelled release, as ") && hint.contains("name the wanted"), "{hint}");
+        assert!(!hint.contains("written_for"), "{hint}");
+    }
+    for flag in ["--calculate-kv-scales", "--disable-frontend-multiprocessing"] {
+        let refusal = Case::line(&serve(flag)).resolve(&gpt_oss(), &h100()).unwrap_err().to_string();
+        assert!(refusal.contains(": it has no equivalent in the modelled release, as ") && !refusal.contains("written_for"), "{refusal}");
+    }
+}
