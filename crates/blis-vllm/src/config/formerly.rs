@@ -137,10 +137,9 @@ pub(super) fn translate(
             for (key, new) in &row.to {
                 let field = Field::named(key).expect("the generator checks that translations name fields");
                 let value = if *new == "=" { old_value(field, value)? } else { from_word(field, new)? };
-                said.push(format!("{} = {}", field.name(), shown(&value)));
-                state(statements, field, value, format!("{spelled}: {}", row.reason));
+                said.push(state(statements, field, value, &spelled, row.reason));
             }
-            format!("means {}", said.join(" and "))
+            said.join(", and ")
         }
         Becomes::ByWorldSizeMb => by_world_size(statements, row, value, &spelled, ranks)?,
     };
@@ -172,15 +171,20 @@ fn by_world_size(
     let key = row.to.keys().next().expect("the row names the setting it becomes");
     let field = Field::named(key).expect("the generator checks that translations name fields");
     let size = Value::from(size.as_f64().ok_or_else(wrong)?);
-    let said = format!("means {} = {} on {ranks} ranks", field.name(), shown(&size));
-    state(statements, field, size, format!("{spelled}: {}", row.reason));
-    Ok(said)
+    Ok(format!("{} on {ranks} ranks", state(statements, field, size, spelled, row.reason)))
 }
 
-/// A statement of the line in today's spelling wins over a translated one.
-fn state(statements: &mut Statements, field: &'static Field, value: Value, rule: String) {
-    if !statements.has(field) {
-        statements.insert(field, Statement { value, source: Source::FormerlySpelled, rule });
+/// States what `spelled` means now and says so. A statement of the line in today's spelling, or of an earlier translation, wins over it.
+fn state(statements: &mut Statements, field: &'static Field, value: Value, spelled: &str, reason: &str) -> String {
+    let name = field.name();
+    match statements.value(field.key) {
+        Some(stated) if *stated != value => format!("does not set {name}, which is stated as {}", shown(stated)),
+        Some(_) => format!("means {name} = {}, which is stated", shown(&value)),
+        None => {
+            let said = format!("means {name} = {}", shown(&value));
+            statements.insert(field, Statement { value, source: Source::FormerlySpelled, rule: format!("{spelled}: {reason}") });
+            said
+        }
     }
 }
 

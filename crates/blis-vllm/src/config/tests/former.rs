@@ -1,7 +1,7 @@
 //! Lines written for earlier releases.
 
 use crate::config::tests::{Case, b200, gpt_oss, h100, h200, llama_fp8, serve, value_of};
-use crate::config::{LinearBackend, MoeBackend, Source};
+use crate::config::{Launch, LinearBackend, MoeBackend, Source, read};
 
 fn written_for<'a>(release: &'a str, line: &'a str, env: &'a [(&'a str, &'a str)]) -> Case<'a> {
     Case { line, env, written_for: Some(release) }
@@ -23,7 +23,40 @@ fn the_marlin_variable_becomes_the_flag() {
 #[test]
 fn a_flag_of_today_wins_over_a_translated_one() {
     let case = written_for("0.22.0", "vllm serve m --moe-backend triton", &[("VLLM_MXFP4_USE_MARLIN", "1")]);
-    assert_eq!(case.resolve(&gpt_oss(), &h200()).unwrap().kernels.moe_backend, MoeBackend::Triton);
+    let got = case.resolve(&gpt_oss(), &h200()).unwrap();
+    assert_eq!(got.kernels.moe_backend, MoeBackend::Triton);
+    assert_eq!(
+        got.notes,
+        [
+            "VLLM_MXFP4_USE_MARLIN = 1 does not set --moe-backend, which is stated as triton (0.22.0 deprecates it in favour of --moe-backend marlin)"
+        ]
+    );
+}
+
+#[test]
+fn no_note_claims_a_meaning_that_is_not_in_force() {
+    let notes = |line: &str, env: &[(&str, &str)]| {
+        let env: Vec<(String, String)> = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let stated = read(Launch { command: Some(line), env: &env, written_for: Some("0.15.1"), ..Launch::default() }).unwrap();
+        stated.statements.notes
+    };
+    let all2all = [("VLLM_ALL2ALL_BACKEND", "deepep_high_throughput")];
+    let reason = "(the variable became --all2all-backend)";
+    let spelled = "VLLM_ALL2ALL_BACKEND = deepep_high_throughput";
+    assert_eq!(
+        notes("vllm serve m --all2all-backend deepep_low_latency", &all2all),
+        [format!("{spelled} does not set --all2all-backend, which is stated as deepep_low_latency {reason}")]
+    );
+    let same = notes("vllm serve m --all2all-backend deepep_high_throughput", &all2all);
+    assert_eq!(same, [format!("{spelled} means --all2all-backend = deepep_high_throughput, which is stated {reason}")]);
+    let partly = notes("vllm serve m --moe-backend triton", &[("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "1")]);
+    assert!(
+        partly[0].contains("does not set --moe-backend, which is stated as triton, and means quantization_config.moe.activation = mxfp8"),
+        "{partly:?}"
+    );
+    let sizes = [("VLLM_FLASHINFER_ALLREDUCE_FUSION_THRESHOLDS_MB", r#"{"2":32}"#)];
+    let size = notes("vllm serve m -tp 2 -cc.pass_config.fi_allreduce_fusion_max_size_mb 8", &sizes);
+    assert!(size[0].contains("does not set ") && size[0].contains("which is stated as 8"), "{size:?}");
 }
 
 #[test]
