@@ -23,7 +23,9 @@ pub(super) fn state(statements: &mut Statements, name: &str, word: &str, release
 }
 
 fn unknown(name: &str, word: &str) -> ConfigError {
-    let variables = fields().iter().filter(|field| field.is_variable()).map(|field| field.key);
+    // Variables begin alike, which likeness alone takes for nearness.
+    let few_edits = |other: &&str| strsim::damerau_levenshtein(name, other) <= name.chars().count() / 3;
+    let variables = fields().iter().filter(|field| field.is_variable()).map(|field| field.key).filter(few_edits);
     let near = nearest(name, variables).map(|other| format!("; the nearest is {other}"));
     let hint = formerly::hint(name, &Value::from(word)).or(near).unwrap_or_default();
     ConfigError::UnknownVariable { name: name.to_owned(), hint }

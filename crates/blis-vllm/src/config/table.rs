@@ -199,10 +199,10 @@ pub enum Becomes {
     Refused,
 }
 
-/// Flags of earlier releases that are translated for none.
+/// Flags and variables of earlier releases that are translated for none.
 #[derive(Debug, Deserialize)]
 pub struct Gone {
-    /// The flags.
+    /// Their names.
     pub flags: Vec<&'static str>,
     /// The first release read that has them; absent where they went before any release read.
     #[serde(default)]
@@ -287,7 +287,7 @@ pub fn formerly() -> &'static [Former] {
     &DOCUMENT.formerly
 }
 
-/// Every flag of earlier releases that is translated for none.
+/// Every flag and variable of earlier releases that is translated for none.
 pub fn gone_flags() -> &'static [Gone] {
     &DOCUMENT.gone
 }

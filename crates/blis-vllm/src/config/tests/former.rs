@@ -193,3 +193,33 @@ fn nobody_is_sent_to_a_release_whose_line_is_refused() {
         assert!(refusal.contains(": it has no equivalent in the modelled release, as ") && !refusal.contains("written_for"), "{refusal}");
     }
 }
+
+#[test]
+fn a_variable_that_is_gone_is_told_what_became_of_it_and_no_distant_name() {
+    let cases = [
+        (
+            "VLLM_MOE_DP_CHUNK_SIZE",
+            "512",
+            "from 0.10.2 until before 0.22.0: it has no equivalent in the modelled release, as data-parallel ranks",
+        ),
+        (
+            "VLLM_FUSED_MOE_CHUNK_SIZE",
+            "8192",
+            "from 0.10.2 until before 0.18.0: it has no equivalent in the modelled release, as the experts take",
+        ),
+        ("VLLM_ENABLE_MOE_DP_CHUNK", "0", "from 0.15.1 until before 0.22.0: leave it out, or state engine.written_for"),
+        ("VLLM_SLEEP_WHEN_IDLE", "1", "from 0.10.2 until before 0.18.0: leave it out, or state engine.written_for"),
+        ("VLLM_USE_TRTLLM_DECODE_ATTENTION", "1", "before 0.10.2: state --attention-config.use_trtllm_attention"),
+    ];
+    for (name, value, wanted) in cases {
+        let hint = variable_hint(name, value);
+        assert!(hint.starts_with(wanted), "{name}: {hint}");
+    }
+    for name in ["VLLM_MOE_DP_CHUNK_BYTES", "VLLM_USE_TRTLLM_PREFILL_ATTENTION", "VLLM_TORCH_PROFILER_DIR"] {
+        assert_eq!(variable_hint(name, "1"), format!("unknown environment variable {name}"));
+    }
+    let idle = written_for("0.15.1", "vllm serve m", &[("VLLM_SLEEP_WHEN_IDLE", "1"), ("VLLM_ENABLE_MOE_DP_CHUNK", "0")]);
+    assert_eq!(idle.resolve(&gpt_oss(), &h100()).unwrap().notes.len(), 2);
+    let chunk = written_for("0.18.0", "vllm serve m", &[("VLLM_MOE_DP_CHUNK_SIZE", "512")]);
+    assert!(chunk.resolve(&gpt_oss(), &h100()).unwrap_err().to_string().contains("has no equivalent"));
+}
