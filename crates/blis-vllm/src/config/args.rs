@@ -145,6 +145,9 @@ fn normalised(word: &str) -> String {
     format!("--{}{}", name[..end].replace('_', "-"), &name[end..])
 }
 
+/// The levels that `-O` takes as a word of its own.
+const LEVELS: [&str; 4] = ["0", "1", "2", "3"];
+
 /// `-O3`, `-O=3` and `-O 3` are `--optimization-level 3`; before anything but a level `-O` is no flag.
 fn expand_optimization_level(words: Vec<String>) -> Vec<String> {
     let flag = "--optimization-level".to_owned();
@@ -152,7 +155,7 @@ fn expand_optimization_level(words: Vec<String>) -> Vec<String> {
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
         match word.strip_prefix("-O") {
-            Some("") if words.peek().is_some_and(|next| ["0", "1", "2", "3"].contains(&next.as_str())) => out.push(flag.clone()),
+            Some("") if words.peek().is_some_and(|next| LEVELS.contains(&next.as_str())) => out.push(flag.clone()),
             Some(level) if !level.is_empty() => out.extend([flag.clone(), level.strip_prefix('=').unwrap_or(level).to_owned()]),
             Some(_) | None => out.push(word),
         }
@@ -185,6 +188,11 @@ fn read_one(words: &[String], at: usize, release: Option<Release>, out: &mut Arg
     }
     let following = words[at + 1..].iter().take_while(|next| !is_flag(next)).count();
     let given = inline.or(words[at + 1..at + 1 + following].first().map(String::as_str));
+    match given {
+        None if word == "-O" => return Err(missing("-O", "a level from 0 to 3")),
+        Some(level) if word == "-O" && !level.starts_with('{') => return Err(no_level(level)),
+        Some(_) | None => {}
+    }
     let found = find(name, formerly::hint(name, &Value::from(given)))?;
     let (value, used) = value_of(found, name, inline, &words[at + 1..at + 1 + following])?;
     if out.statements.has(found.field) {
@@ -271,4 +279,8 @@ fn is_number(word: &str) -> bool {
 
 fn missing(flag: &str, wanted: &'static str) -> ConfigError {
     ConfigError::MissingValue { flag: flag.to_owned(), wanted }
+}
+
+fn no_level(word: &str) -> ConfigError {
+    ConfigError::InvalidChoice { name: "-O".to_owned(), value: word.to_owned(), hint: String::new(), choices: LEVELS.join(", ") }
 }

@@ -223,3 +223,16 @@ fn a_variable_that_is_gone_is_told_what_became_of_it_and_no_distant_name() {
     let chunk = written_for("0.18.0", "vllm serve m", &[("VLLM_MOE_DP_CHUNK_SIZE", "512")]);
     assert!(chunk.resolve(&gpt_oss(), &h100()).unwrap_err().to_string().contains("has no equivalent"));
 }
+
+#[test]
+fn a_level_that_is_missing_or_wrong_is_asked_for_and_only_keys_of_the_compilation_are_said_to_be_gone() {
+    let refusal = |words: &str| Case::line(&serve(words)).resolve(&gpt_oss(), &h100()).unwrap_err().to_string();
+    for words in ["-O", "-O --max-num-seqs 4", "--max-num-seqs 4 -O"] {
+        assert_eq!(refusal(words), "argument -O: expected a level from 0 to 3", "{words}");
+    }
+    for level in ["4", "-1", "03", "max"] {
+        assert_eq!(refusal(&format!("-O {level}")), format!("-O: invalid choice {level:?}; choose from 0, 1, 2, 3"));
+    }
+    assert!(refusal("-O '{\"level\": 3}'").starts_with("unrecognized arguments: -O; vLLM had it from 0.10.2 until before 0.15.1"));
+    assert!(Case::line(&serve("-O 3 --max-num-seqs 4")).resolve(&gpt_oss(), &h100()).is_ok());
+}
