@@ -10,6 +10,9 @@ use super::Trace;
 /// The share of requests at an instant of others from which a trace seems to be on a grid.
 const CROWDED: f64 = 0.5;
 
+/// The finest grid, 1 ms in microseconds: instants are whole microseconds, and those of finer clocks are crowded by chance alone.
+const FINEST_GRID_US: u64 = 1_000;
+
 impl Trace {
     /// What to tell of a trace most of whose requests are sent at an instant of others.
     pub fn crowding(&self) -> Option<String> {
@@ -17,10 +20,11 @@ impl Trace {
         let crowded: usize = instants.iter().map(|(_, rows)| rows.len()).filter(|rows| *rows > 1).sum();
         let all: usize = instants.iter().map(|(_, rows)| rows.len()).sum();
         let told = || {
-            let step = median_step(&instants).map_or_else(String::new, |step| format!(", mostly {} s apart", step as f64 / 1e6));
+            let grid = grid(&instants)
+                .map_or_else(String::new, |step| format!(", and the instants lie on a grid, mostly {} s apart", step as f64 / 1e6));
             format!(
-                "{crowded} of {all} requests are sent at an instant of others, and the instants lie on a grid{step}: bursts that the recorded \
-                 clients need not have sent; `--spread-times` (`spread_times: true`) spreads them until the next instant"
+                "{crowded} of {all} requests are sent at an instant of others{grid}: bursts that the recorded clients need not have sent; \
+                 `--spread-times` (`spread_times: true`) spreads them until the next instant"
             )
         };
         (instants.len() > 1 && crowded as f64 > CROWDED * all as f64).then(told)
@@ -60,9 +64,26 @@ impl Trace {
     }
 }
 
+/// The step of the grid on which instants lie: every step is a multiple of it, and most are that step itself.
+fn grid(instants: &[(u64, Range<usize>)]) -> Option<u64> {
+    let steps = steps(instants);
+    let common = steps.iter().copied().fold(0, common_divisor);
+    let alike = steps.iter().filter(|step| **step == common).count();
+    (common >= FINEST_GRID_US && steps.len() > 1 && 2 * alike > steps.len()).then_some(common)
+}
+
+/// The greatest common divisor; of 0 and a number, that number.
+fn common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common_divisor(other, one % other) }
+}
+
+fn steps(instants: &[(u64, Range<usize>)]) -> Vec<u64> {
+    instants.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
+}
+
 /// The step between instants that half of the steps are no longer than.
 fn median_step(instants: &[(u64, Range<usize>)]) -> Option<u64> {
-    let mut steps: Vec<u64> = instants.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let mut steps = steps(instants);
     steps.sort_unstable();
     steps.get(steps.len().saturating_sub(1) / 2).copied()
 }
@@ -88,6 +109,18 @@ mod tests {
         let expected = [0, 0, 1_500_000, 3_000_000, 4_500_000, 6_000_000, 60_000_000, 61_500_000];
         assert_eq!(times, [0, 2, 1, 3, 4, 5, 6, 7].into_iter().zip(expected).collect::<Vec<_>>());
         assert_eq!(ticks.crowding(), None);
+    }
+
+    #[test]
+    fn only_steps_that_are_mostly_their_common_divisor_make_a_grid() {
+        let told = |instants: &[u64]| trace(&instants.iter().flat_map(|at| [*at, *at]).collect::<Vec<_>>()).crowding().unwrap();
+        assert!(told(&[0, 1_000, 2_000, 5_000]).contains(", and the instants lie on a grid, mostly 0.001 s apart: bursts"));
+        let irregular =
+            [&[0, 3_141_593, 5_000_001, 9_000_000][..], &[0, 2_000_000, 5_000_000, 12_000_000], &[0, 7, 14, 21], &[0, 3_000_000]];
+        for instants in irregular {
+            let told = told(instants);
+            assert!(told.contains("sent at an instant of others: bursts") && !told.contains("grid"), "{instants:?}: {told}");
+        }
     }
 
     #[test]
