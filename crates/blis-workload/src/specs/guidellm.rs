@@ -1,7 +1,7 @@
 //! guidellm: a benchmark's strategy with the lengths of its requests, from a report or from the arguments of one.
 //!
-//! A report (`benchmarks.json`) holds each request's tokens, which are kept pair by pair in the order in which they were sent. Arguments
-//! state them as data ([`synthetic`]). Keys that are not read are left: reports hold every metric of the run, arguments its server.
+//! A report (`benchmarks.json`) holds each request's tokens, which are kept pair by pair in the order in which they were sent, or
+//! as listed where a time is missing. Arguments state them as data ([`synthetic`]). Keys that are not read are left: reports hold every metric of the run, arguments its server.
 
 mod synthetic;
 
@@ -42,17 +42,22 @@ fn report(file: &str, root: &Value, benchmarks: &Value, benchmark: usize) -> Res
     let (arrival, mut notes) = arrival(strategy, 0).map_err(|message| wrong(&format!("{path}.config.strategy"), message))?;
     let requests = one.pointer("/requests/successful").and_then(Value::as_array);
     let requests = requests.ok_or_else(|| wrong(&path, "has no requests.successful, where the lengths are".to_owned()))?;
-    let mut sent: Vec<(f64, [u32; 2])> = Vec::new();
+    let mut sent: Vec<(Option<f64>, [u32; 2])> = Vec::new();
     for (index, request) in requests.iter().enumerate() {
         let tokens = |key: &str| {
             let value = request.get(key).and_then(Value::as_u64).and_then(|tokens| u32::try_from(tokens).ok());
             value.ok_or_else(|| wrong(&format!("{path}.requests.successful[{index}].{key}"), "must be a whole number of tokens".to_owned()))
         };
-        let start_s = request.get("request_start_time").and_then(Value::as_f64).unwrap_or(0.0);
+        let start_s = request.get("request_start_time").and_then(Value::as_f64);
         sent.push((start_s, [tokens("prompt_tokens")?, tokens("output_tokens")?]));
     }
-    // A report lists requests as they completed; those without a time stay where they are.
-    sent.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    // A report lists requests as they completed.
+    let untimed = sent.iter().filter(|(start_s, _)| start_s.is_none()).count();
+    if untimed == 0 {
+        sent.sort_by(|(one, _), (other, _)| one.unwrap_or_default().total_cmp(&other.unwrap_or_default()));
+    } else {
+        notes.push(format!("{untimed} requests have no request_start_time, so that all stay in the order in which the report lists them"));
+    }
     let mut pairs: Vec<[u32; 2]> = sent.into_iter().map(|(_, pair)| pair).collect();
     for (kind, what) in [("incomplete", "did not end"), ("errored", "failed")] {
         let count = one.pointer(&format!("/requests/{kind}")).and_then(Value::as_array).map_or(0, Vec::len);

@@ -203,6 +203,22 @@ fn guidellms_arguments_are_kept_or_refused_key_by_key() {
 }
 
 #[test]
+fn a_guidellm_report_that_lacks_a_time_keeps_the_order_of_its_list() {
+    let request = |prompt: u32, time: &str| format!(r#"{{"prompt_tokens": {prompt}, "output_tokens": 8{time}}}"#);
+    for missing in ["", r#", "request_start_time": null"#] {
+        let requests =
+            [request(130, r#", "request_start_time": 3.0"#), request(110, missing), request(120, r#", "request_start_time": 2.0"#)];
+        let text = format!(
+            r#"{{"benchmarks": [{{"config": {{"strategy": {{"type_": "synchronous"}}}}, "requests": {{"successful": [{}]}}}}]}}"#,
+            requests.join(",")
+        );
+        let converted = read_guidellm("b.json", text.as_bytes(), 0).unwrap();
+        assert_eq!(only(&converted).lengths.as_ref().unwrap().pairs, [[130, 8], [110, 8], [120, 8]]);
+        assert!(converted.notes[0].starts_with("1 requests have no request_start_time"), "{:?}", converted.notes);
+    }
+}
+
+#[test]
 fn a_guidellm_report_keeps_the_order_of_sending_and_what_prompts_share() {
     let request = |at: f64, prompt: u32| format!(r#"{{"prompt_tokens": {prompt}, "output_tokens": 8, "request_start_time": {at}}}"#);
     let report = |strategy: &str, data: &str| {
