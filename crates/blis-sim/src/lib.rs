@@ -32,6 +32,6 @@ pub use outcome::{Ended, Frame, Observer, Outcome, Progress, SimulationError, St
 pub use prepare::{Prepared, RunError, estimated_line, prepare, prepare_stated, problems};
 pub use run::{Origin, Run, RunStatistics, run, run_offered, run_prepared};
 pub use simulation::Simulation;
-pub use support::{Flags, Question, Supported, Unsupported, support};
+pub use support::{Flags, Question, Supported, Unsupported, WrongFlag, support};
 pub use tally::Tally;
 pub use world::{Tree, World, WorldError};

@@ -42,18 +42,32 @@ pub struct Question<'a> {
 
 /// Words of a launch line beside the model and the width, which a question states itself; some model and chip may have them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Flags(String);
+pub struct Flags {
+    words: String,
+    /// Whether they say over how many nodes a replica is spread.
+    spread: bool,
+}
+
+/// What is wrong with words, whatever the model and the chip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WrongFlag {
+    /// No launch line may have them.
+    Line(String),
+    /// They state this width, which a question states itself.
+    Width(String),
+}
 
 impl Flags {
     /// Reads the words as a user would type them; answers with all that no model and no chip makes right.
-    pub fn read(words: &str) -> Result<Self, Vec<String>> {
+    pub fn read(words: &str) -> Result<Self, Vec<WrongFlag>> {
         let line = format!("vllm serve MODEL {words}");
-        let reading = read_estimating(Launch { command: Some(&line), ..Launch::default() }).map_err(|error| vec![error.to_string()])?;
-        let mut wrong: Vec<String> = reading.refusals.iter().filter(|refusal| refusal.is_of_the_line()).map(ToString::to_string).collect();
-        if let Some(width) = reading.stated.value("tensor_parallel_size") {
-            wrong.push(format!("states --tensor-parallel-size {width}; leave it out there, and ask about that width (--tp)"));
-        }
-        if wrong.is_empty() { Ok(Self(words.to_owned())) } else { Err(wrong) }
+        let reading = read_estimating(Launch { command: Some(&line), ..Launch::default() })
+            .map_err(|error| vec![WrongFlag::Line(error.to_string())])?;
+        let of_the_line = reading.refusals.iter().filter(|refusal| refusal.is_of_the_line());
+        let mut wrong: Vec<WrongFlag> = of_the_line.map(|refusal| WrongFlag::Line(refusal.to_string())).collect();
+        wrong.extend(reading.stated.value("tensor_parallel_size").map(|width| WrongFlag::Width(width.to_string())));
+        let spread = reading.stated.value("nnodes").is_some();
+        if wrong.is_empty() { Ok(Self { words: words.to_owned(), spread }) } else { Err(wrong) }
     }
 }
 
@@ -117,8 +131,8 @@ fn scenario(question: Question<'_>, world: &World) -> Result<Scenario, String> {
     let checkpoint = graph.aliases.first().unwrap_or(&graph.name);
     let chip = world.catalog.chip(question.chip).map_err(|error| error.to_string())?;
     let taken = question.tensor.div_ceil(chip.gpus_per_node.value);
-    let spread = if taken > 1 && !question.flags.0.contains("-nnodes") { format!("--nnodes {taken}") } else { String::new() };
-    let command = format!("vllm serve {checkpoint} --tensor-parallel-size {} {spread} {}", question.tensor, question.flags.0);
+    let spread = if taken > 1 && !question.flags.spread { format!("--nnodes {taken}") } else { String::new() };
+    let command = format!("vllm serve {checkpoint} --tensor-parallel-size {} {spread} {}", question.tensor, question.flags.words);
     Ok(Scenario {
         kind: ScenarioKind::Scenario,
         name: format!("{} on {}", graph.name, question.chip),

@@ -8,7 +8,7 @@ use blis_kernel::PriceLine;
 use blis_report::explain;
 use blis_report::grid::Grid;
 use blis_report::quantity::{count, share};
-use blis_sim::{Flags, Question, Supported, Unsupported, World, support};
+use blis_sim::{Flags, Question, Supported, Unsupported, World, WrongFlag, support};
 
 use super::explain::row;
 use super::{Outcome, print};
@@ -68,7 +68,14 @@ struct Deployment {
 impl Deployment {
     /// The flags, where they can be right for some model and chip.
     fn read_flags(&self) -> Result<Flags, Failure> {
-        Flags::read(&self.flags).map_err(|wrong| Failure::Several(wrong.into_iter().map(|error| wrong_flags(&error)).collect()))
+        Flags::read(&self.flags).map_err(|wrong| Failure::Several(wrong.into_iter().map(|wrong| wrong_flags(&told(wrong))).collect()))
+    }
+}
+
+fn told(wrong: WrongFlag) -> String {
+    match wrong {
+        WrongFlag::Line(error) => error,
+        WrongFlag::Width(width) => format!("states --tensor-parallel-size {width}; leave it out there, and ask about that width (--tp)"),
     }
 }
 

@@ -155,6 +155,8 @@ fn support_looks_at_several_nodes_where_one_does_not_hold_a_model() {
     let starts = shown.lines().find(|line| line.starts_with("tp16 ")).unwrap();
     assert!(!starts.contains(" - "), "{shown}");
     assert!(shown.contains("any-all-reduce-network") || shown.contains("nccl-all-reduce-8-network"), "{shown}");
+    let named = stdout("support_named", &[&two[..], &["infiniband-ndr-400", "--flags", "--served-model-name a-nnodes"]].concat());
+    assert_eq!(named.lines().find(|line| line.starts_with("tp16 ")), Some(starts), "a name is no number of nodes: {named}");
     assert!(refusal("support_no_network", &[&two[..], &["infiniband"]].concat()).contains("no network `infiniband` in the catalog"));
     let joined = stdout("support_domain", &["support", "deepseek-v3", "gb200-nvl72", "--nodes", "2", "--tp", "8"]);
     assert!(joined.lines().any(|line| line.starts_with("tp8 ") && !line.contains(" - ")), "{joined}");
