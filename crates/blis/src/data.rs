@@ -7,6 +7,7 @@ use blis_registry::RegistryError;
 use blis_sim::{Tree, World, WorldError};
 
 use crate::failure::Failure;
+use crate::taken;
 
 /// Where the data come from.
 #[derive(Debug, Default, clap::Args)]
@@ -28,6 +29,10 @@ pub(crate) struct DataArgs {
 impl DataArgs {
     /// Catalog and registry.
     pub(crate) fn world(&self) -> Result<World, Failure> {
+        let overlays = self.catalog_overlay.iter().chain(&self.registry_overlay);
+        for folder in self.catalog.iter().chain(&self.registry).chain(overlays) {
+            taken::reading_below(folder)?;
+        }
         World::with_paths(&tree(self.catalog.as_deref(), &self.catalog_overlay), &tree(self.registry.as_deref(), &self.registry_overlay))
             .map_err(world_failure)
     }

@@ -59,7 +59,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Reads a scenario and applies the edits; everything wrong with it comes back at once.
     fn open(path: &Path, workload: Option<&str>, edits: &[String]) -> Result<Self, Failure> {
-        taken::reading(path);
+        taken::reading(path)?;
         let refused = |errors: DocumentErrors| Failure::Document { errors, text: text_of(path) };
         let mut document = Document::open(path, LineEndings::LfOrCrLf).map_err(|error| refused(error.into()))?;
         if let Some(workload) = workload {
@@ -113,7 +113,7 @@ impl Loaded {
 
 /// The workload that a file of its own holds, on one line.
 fn workload_of(path: &Path) -> Result<String, Failure> {
-    taken::reading(path);
+    taken::reading(path)?;
     let other =
         Document::open(path, LineEndings::LfOrCrLf).map_err(|error| Failure::Document { errors: error.into(), text: text_of(path) })?;
     let text = other.to_json();

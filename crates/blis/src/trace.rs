@@ -150,7 +150,7 @@ fn hash(mut file: File) -> io::Result<String> {
 }
 
 fn open(path: &Path, name: &str) -> Result<File, Failure> {
-    taken::reading(path);
+    taken::reading(path)?;
     File::open(path).map_err(|error| unreadable(name, &error))
 }
 

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 
 /// Reads a file that an argument names.
 pub(super) fn open(path: &Path) -> Result<Input, Failure> {
-    taken::reading(path);
+    taken::reading(path)?;
     Input::open(path).map_err(|error| Failure::input(error.to_string(), None))
 }
 

@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 
 /// Writes the workload that another tool describes.
 fn workload(args: &Args, tool: Tool) -> Outcome {
-    taken::reading(&args.from);
+    taken::reading(&args.from)?;
     let name = args.from.display().to_string();
     let bytes = || fs::read(&args.from).map_err(|error| Failure::input(format!("{name}: cannot be read: {error}"), None));
     let read = match tool {
@@ -132,7 +132,7 @@ fn chunks(folder: &Path) -> Result<Vec<Chunk>, Failure> {
     }
     numbers.sort_unstable();
     let read = |file: String| {
-        taken::reading(&folder.join(&file));
+        taken::reading(&folder.join(&file))?;
         fs::read_to_string(folder.join(&file)).map_err(|error| unreadable(&format!("{name}/{file}"), error))
     };
     let chunk = |number: u64| {

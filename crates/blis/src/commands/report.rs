@@ -23,9 +23,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Outcome {
-    taken::reading(&args.result);
+    taken::reading(&args.result)?;
     if let Some(timeline) = &args.timeline {
-        taken::reading(timeline);
+        taken::reading(timeline)?;
     }
     let place = args.result.display();
     let text = std::fs::read_to_string(&args.result).map_err(|error| Failure::input(format!("{place}: {error}"), None))?;

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         Command::Compare(args) => compare::run(args),
         Command::Predict { units, out, jobs, data } => {
             interrupt::watch();
-            taken::reading(units);
+            taken::reading(units)?;
             let cannot_write = |path: &Path, error| Failure::input(format!("--out {}: cannot be written: {error}", path.display()), None);
             let file = out.as_ref().map(|path| PendingFile::create(path).map_err(|error| cannot_write(path, error))).transpose()?;
             let world = data.world()?;

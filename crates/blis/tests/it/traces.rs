@@ -117,7 +117,10 @@ fn no_output_replaces_what_the_command_reads_or_another_output() {
     let bench = Bench::new("taken", CHAT);
     bench.write("m.jsonl", MOONCAKE.as_bytes());
     bench.write("report.json", json(&bench, &["run", "scenario.yaml", "--trace-out", "t.yaml"]).to_string().as_bytes());
-    let files = ["scenario.yaml", "m.jsonl", "t.yaml", "t.csv", "report.json"];
+    for (name, text) in [("mine/hardware/h100.yaml", include_str!("../../../../catalog/hardware/h100.yaml")), ("units.jsonl", "")] {
+        bench.write(name, text.as_bytes());
+    }
+    let files = ["scenario.yaml", "m.jsonl", "t.yaml", "t.csv", "report.json", "mine/hardware/h100.yaml", "units.jsonl"];
     let before = files.map(|name| bench.read(name));
     let replay = ["replay", "scenario.yaml", "m.jsonl", "--time-unit", "ms", "--set", "frame.stop={}"];
     for (arguments, told) in [
@@ -132,6 +135,14 @@ fn no_output_replaces_what_the_command_reads_or_another_output() {
         (&["convert", "t.yaml", "t.csv", "--to-format", "azure"], "t.csv: cannot be written: the command reads it"),
         (&["compose", "t.yaml", "--out", "t.yaml"], "t.yaml: cannot be written: the command reads it"),
         (&["report", "report.json", "--out", "report.json"], "report.json: cannot be written: the command reads it"),
+        (
+            &["run", "scenario.yaml", "--catalog-overlay", "mine", "--trace-out", "mine/hardware/h100.yaml"],
+            "--trace-out mine/hardware/h100.yaml: cannot be written: the command reads the folder above it",
+        ),
+        (
+            &["score", "predict", "--units", "units.jsonl", "--out", "mine/hardware/h100.yaml", "--catalog-overlay", "mine"],
+            "mine: cannot be read: an output of the command goes below it",
+        ),
         (&["convert", "t.yaml", "none/u.yaml"], "none/u.yaml: cannot be written: No such file"),
     ] {
         let text = refused(&bench, arguments);
