@@ -226,7 +226,7 @@ pub struct KvFigures {
     pub preemptions: u64,
     /// Steps launched.
     pub steps: u64,
-    /// Share of the run in which the accelerator was at work.
+    /// Share of the run in which the accelerators were at work, averaged over those of the pool.
     pub device_busy: f64,
 }
 

@@ -21,7 +21,8 @@ pub struct Series {
     pub running: Vec<f64>,
     /// Share of the usable KV blocks in use.
     pub kv_utilisation: Vec<f64>,
-    /// Share of the time in which the accelerator ran a step of each kind.
+    /// Share of the time in which the accelerators ran a step of each kind, averaged over those of the pool: the kinds of a bin add up to 1
+    /// at most. Steps that no request is in are of no kind.
     pub device: IndexMap<StepKind, Vec<f64>>,
 }
 
@@ -35,7 +36,9 @@ pub struct StepMix {
     pub requests: u64,
     /// Tokens they computed, padding not counted.
     pub tokens: u64,
-    /// Accelerator time, in seconds.
+    /// Accelerator time, in seconds: how long each step worked the accelerators that ran it, averaged over them, so that of the stages of a
+    /// pipeline each counts for its part; added up over the steps of all engine cores, where these step on their own. Of steps in flight
+    /// at the end of the run it counts what they had run.
     pub device_s: f64,
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, fini
         },
         kv: IndexMap::from([(pool.clone(), kv_figures(&outcome, &kv, usable_blocks, plan.layout.data))]),
         steps: IndexMap::from([(pool.clone(), steps)]),
-        series: IndexMap::from([(pool, outcome.recorder.series(outcome.end, usable_blocks))]),
+        series: IndexMap::from([(pool, outcome.recorder.series(usable_blocks))]),
         binds,
         prices,
         validity,

@@ -81,7 +81,7 @@ impl<'a> Simulation<'a> {
         environment: &'a mut dyn Environment,
         observer: &'a mut dyn Observer,
     ) -> Self {
-        let front_end = FrontEnd::new(&engine.plan().front_end, costs);
+        let (front_end, recorder) = (FrontEnd::new(&engine.plan().front_end, costs), Recorder::of(engine.plan()));
         let mut calendar = Calendar::new(sources.len());
         for (source, index) in sources.iter().zip(0..) {
             calendar.set_send(index, source.next_send());
@@ -101,7 +101,7 @@ impl<'a> Simulation<'a> {
             tally: Tally::default(),
             in_flight: Occupancy::default(),
             used_blocks: Occupancy::default(),
-            recorder: Recorder::default(),
+            recorder,
             backlog: Backlog::default(),
             sent: 0,
             ended: 0,
@@ -212,8 +212,8 @@ impl<'a> Simulation<'a> {
         self.calendar.engine_wake = self.effects.wake_at;
         self.pass_effects(now);
         let state = self.engine.snapshot();
+        self.recorder.steps(&self.effects.started, || self.engine.counters(SimTime::BEYOND).busy);
         for step in &self.effects.started {
-            self.recorder.step(step);
             self.observer.stepped(step, &state);
         }
         self.recorder.observe(now, state);
@@ -352,7 +352,7 @@ impl<'a> Simulation<'a> {
             used_blocks: self.used_blocks.average(window_end),
             peak_blocks: self.used_blocks.peak(),
             engine: self.engine.counters(end),
-            recorder: self.recorder,
+            recorder: self.recorder.cut(end),
             growth: self.backlog.growth(),
             prioritised: self.prioritised.iter().map(|client| self.sources[*client as usize].name().to_owned()).collect(),
             tally: self.tally,

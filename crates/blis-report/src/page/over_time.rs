@@ -33,7 +33,7 @@ pub(super) fn step_mix(result: &RunResult) -> String {
             let mean = value(mix.device_s * 1e6 / mix.steps.max(1) as f64, "us");
             vec![pool.clone(), kind.as_str().to_owned(), count(mix.steps), each(mix.requests), each(mix.tokens), mean, time]
         });
-        table(&["pool", "step", ">steps", ">requests each", ">tokens each", ">time each", ">of accelerator time"], rows)
+        table(&["pool", "step", ">steps", ">requests each", ">tokens each", ">accelerator time each", ">of accelerator time"], rows)
     };
     result.steps.iter().map(of_pool).collect()
 }

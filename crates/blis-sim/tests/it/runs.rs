@@ -239,3 +239,31 @@ fn a_priority_that_the_policy_does_not_read_is_warned_of() {
     assert!(warnings("", "0").is_empty());
     assert!(warnings("--scheduling-policy priority", "5").is_empty());
 }
+
+#[test]
+fn shares_of_accelerator_time_add_up_to_what_the_engine_counts() {
+    let prompts = ("mean: 300, std: 200, min: 8, max: 1500", "mean: 3000, std: 200, min: 2500, max: 3500");
+    let horizon = |at: &str| format!("stop: {{horizon_s: {at}}}");
+    for (flags, edits) in [
+        ("", vec![]),
+        ("", vec![prompts, ("stop: {requests: 60}", &*horizon("0.2"))]),
+        ("--pipeline-parallel-size 4", vec![]),
+        ("--pipeline-parallel-size 4", vec![prompts, ("rate: 20", "rate: 200")]),
+        ("--pipeline-parallel-size 4", vec![("rate: 20", "rate: 200"), ("stop: {requests: 60}", &*horizon("2"))]),
+        ("--data-parallel-size 2", vec![("requests: 60", "requests: 1")]),
+        ("--data-parallel-size 2 --pipeline-parallel-size 2", vec![]),
+    ] {
+        let (run, _) = attempt(flags, &edits).expect("the scenario runs");
+        let (series, kv, steps) = (&run.result.series["serve"], &run.result.kv["serve"], &run.result.steps["serve"]);
+        let bins: Vec<f64> = (0..series.running.len()).map(|bin| series.device.values().map(|kind| kind[bin]).sum()).collect();
+        assert!(bins.iter().all(|share| *share <= 1.0002), "{flags} {edits:?}: {bins:?}");
+        // The last bin is cut at the end of the run, which lies somewhere within it.
+        let whole = bins[..bins.len() - 1].iter().sum::<f64>() * series.bin_s;
+        let device_s = steps.values().map(|mix| mix.device_s).sum::<f64>() / f64::from(kv.cores);
+        let last = device_s - whole;
+        assert!(last > -1e-3 && last <= series.bin_s + 1e-3, "{flags} {edits:?}: {whole} s of {device_s} s before the last bin");
+        // A last step may end after the last answer, and one in a pipeline is taken to work where it waits.
+        let counted_s = kv.device_busy * run.result.frame.window_end_s;
+        assert!((device_s - counted_s).abs() < 0.02, "{flags} {edits:?}: {device_s} s of {counted_s} s");
+    }
+}
