@@ -39,7 +39,7 @@ pub(crate) struct Finished {
 pub(crate) fn assemble(scenario: &Scenario, origin: &Origin, world: &World, finished: Finished) -> RunResult {
     let pool = scenario.pools[0].name.clone();
     let prices = provenance(&finished.prices);
-    let warnings = warnings(&finished, &prices);
+    let warnings = warnings(&finished, &prices, world);
     let Finished { outcome, plan, settings, notes, kv, expert_routing, usable_blocks, .. } = finished;
     let usd_per_gpu_hour = scenario.cost.map(|cost| cost.usd_per_gpu_hour);
     let resources = Resources { accelerators: plan.layout.ranks(), usable_blocks, usd_per_gpu_hour };
@@ -170,7 +170,7 @@ fn provenance(prices: &PriceTotals) -> PriceProvenance {
     }
 }
 
-fn warnings(finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
+fn warnings(finished: &Finished, prices: &PriceProvenance, world: &World) -> Vec<String> {
     let mut warnings = Vec::new();
     if prices.extrapolated > EXTRAPOLATION_WARNING {
         warnings
@@ -186,7 +186,8 @@ fn warnings(finished: &Finished, prices: &PriceProvenance) -> Vec<String> {
     if finished.memory.unexplained.get() > 0 {
         warnings.push(format!("{} bytes of each rank's memory are not explained by any term", finished.memory.unexplained.get()));
     }
-    warnings.extend(shortfall::warnings(&finished.outcome.tally, finished.kv.max_model_len));
+    let positions = || world.catalog.model(&finished.plan.model).map_or(u64::MAX, |graph| graph.max_position_embeddings);
+    warnings.extend(shortfall::warnings(&finished.outcome.tally, finished.kv.max_model_len, positions));
     warnings.extend(finished.outcome.growth.map(|growth| growth.warning()));
     warnings.extend(unread_priorities(&finished.outcome.prioritised, &finished.settings));
     warnings

@@ -30,9 +30,9 @@ impl Cut {
     }
 }
 
-/// What a Result says of requests that got less than they asked for.
-pub(crate) fn warnings(tally: &Tally, max_model_len: u32) -> impl Iterator<Item = String> {
-    [unanswered(tally), cut(tally.cut, max_model_len)].into_iter().flatten()
+/// What a Result says of requests that got less than they asked for, from a model that has so many positions.
+pub(crate) fn warnings(tally: &Tally, max_model_len: u32, positions: impl FnOnce() -> u64) -> impl Iterator<Item = String> {
+    [unanswered(tally), cut(tally.cut, max_model_len, positions)].into_iter().flatten()
 }
 
 fn unanswered(tally: &Tally) -> Option<String> {
@@ -52,11 +52,12 @@ fn unanswered(tally: &Tally) -> Option<String> {
     ))
 }
 
-fn cut(Cut { requests, tokens }: Cut, max_model_len: u32) -> Option<String> {
+fn cut(Cut { requests, tokens }: Cut, max_model_len: u32, positions: impl FnOnce() -> u64) -> Option<String> {
     (requests > 0).then(|| {
+        let raisable = u64::from(max_model_len) < positions();
+        let advice = if raisable { "raise it, or ask for less" } else { "the model has no more positions, so ask for less" };
         format!(
-            "{requests} of the answers ended at {} ({max_model_len}), {tokens} tokens before what their requests asked for in all; raise it, \
-             or ask for less",
+            "{requests} of the answers ended at {} ({max_model_len}), {tokens} tokens before what their requests asked for in all; {advice}",
             Setting::MaxModelLen.key()
         )
     })
@@ -84,10 +85,14 @@ mod tests {
     fn an_answer_as_long_as_asked_for_is_not_cut() {
         let mut seen = Cut::default();
         seen.completed(50, 50);
-        assert_eq!(cut(seen, 4096), None);
+        assert_eq!(cut(seen, 4096, || 8192), None);
         seen.completed(50, 30);
         seen.completed(9, 8);
         assert_eq!(seen, Cut { requests: 2, tokens: 21 });
-        assert!(cut(seen, 4096).unwrap().starts_with("2 of the answers ended at max_model_len (4096), 21 tokens before"));
+        let told = cut(seen, 4096, || 8192).unwrap();
+        assert!(told.starts_with("2 of the answers ended at max_model_len (4096), 21 tokens before"), "{told}");
+        assert!(told.ends_with("; raise it, or ask for less"), "{told}");
+        let told = cut(seen, 8192, || 8192).unwrap();
+        assert!(told.ends_with("; the model has no more positions, so ask for less"), "{told}");
     }
 }

@@ -267,3 +267,18 @@ fn shares_of_accelerator_time_add_up_to_what_the_engine_counts() {
         assert!((device_s - counted_s).abs() < 0.02, "{flags} {edits:?}: {device_s} s of {counted_s} s");
     }
 }
+
+#[test]
+fn answers_cut_at_the_longest_request_of_the_model_are_not_told_to_raise_it() {
+    let advice = |flags: &str| {
+        let edits = [
+            ("lognormal, mean: 300, std: 200, min: 8, max: 1500", "constant, value: 1000"),
+            ("uniform, min: 2, max: 60", "constant, value: 41000"),
+            ("requests: 60", "requests: 2"),
+        ];
+        let (run, _) = attempt(flags, &edits).expect("the scenario runs");
+        run.result.warnings.into_iter().find(|warning| warning.contains("max_model_len")).expect("answers are cut")
+    };
+    assert!(advice("--max-model-len 2000").ends_with("raise it, or ask for less"));
+    assert!(advice("").ends_with("the model has no more positions, so ask for less"));
+}
