@@ -12,6 +12,8 @@ use crate::point::PointError;
 const LINE: &str = "launch.server_command";
 /// What the engine's own environment variables begin with; others belong to libraries.
 const OWN_VARIABLES: &str = "VLLM_";
+/// The flag that says how cores exchange the tokens of experts.
+const EXCHANGE: &str = "--all2all-backend";
 
 impl From<PointError> for GradeReason {
     fn from(error: PointError) -> Self {
@@ -69,7 +71,15 @@ pub(crate) fn of_run(error: &RunError) -> GradeReason {
             StartError::Lowering(error @ LoweringError::NotModelled { model, .. }) => {
                 GradeReason::new(ReasonCode::FieldNotModelled, model.clone(), error.to_string())
             }
-            StartError::Lowering(_) => refused("kernels"),
+            StartError::Lowering(error @ LoweringError::Exchange { .. }) => {
+                GradeReason::new(ReasonCode::FieldNotModelled, EXCHANGE, error.to_string())
+            }
+            StartError::Lowering(
+                LoweringError::NoKernel { .. }
+                | LoweringError::ExpertsBackend { .. }
+                | LoweringError::Indivisible { .. }
+                | LoweringError::Kv(_),
+            ) => refused("kernels"),
             StartError::Environment(_) => refused("prices"),
             StartError::WeightsDoNotFit { .. }
             | StartError::BudgetExceedsFree { .. }
@@ -83,6 +93,8 @@ pub(crate) fn of_run(error: &RunError) -> GradeReason {
 
 #[cfg(test)]
 mod tests {
+    use blis_contracts::strict::Problem;
+
     use super::*;
 
     fn of(error: &ConfigError) -> (ReasonCode, String) {
@@ -102,5 +114,17 @@ mod tests {
         let combination = "layers of different kinds, which is not modelled".to_owned();
         assert_eq!(of(&ConfigError::NotPorted(combination)), (ReasonCode::FieldNotModelled, "model".to_owned()));
         assert_eq!(of(&ConfigError::Unbalanced), (ReasonCode::LaunchUnreadable, LINE.to_owned()));
+    }
+
+    #[test]
+    fn an_exchange_that_is_not_modelled_is_a_setting_and_no_fault_of_the_run() {
+        let reason = |error: LoweringError| {
+            let reason = of_run(&RunError::Start(Problem::new("pools[0]", "p"), Box::new(error.into())));
+            (reason.code, reason.subject)
+        };
+        let exchange = LoweringError::Exchange { backend: "deepep_low_latency", reason: "r".to_owned() };
+        assert_eq!(reason(exchange), (ReasonCode::FieldNotModelled, "--all2all-backend".to_owned()));
+        let indivisible = LoweringError::Indivisible { what: "w", size: 3, ranks: 2, cores: 1 };
+        assert_eq!(reason(indivisible), (ReasonCode::RunRefused, "kernels".to_owned()));
     }
 }
