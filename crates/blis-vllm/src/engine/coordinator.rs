@@ -65,8 +65,11 @@ pub(super) struct FrontEnds {
     waiting_since: SimTime,
     wave: u64,
     running: bool,
-    clients: Vec<Client>,
-    next_client: usize,
+    /// How many front-end processes there are.
+    processes: u32,
+    /// Those that a request has reached; the others know of the wave what all were told.
+    clients: BTreeMap<u32, Client>,
+    next_client: u32,
     /// Messages for all cores, not delivered yet.
     mail: Vec<StartWave>,
 }
@@ -118,9 +121,8 @@ pub(super) struct Home {
 }
 
 impl FrontEnds {
-    pub(super) fn new(cores: u32, clients: u32, lockstep: bool) -> Self {
+    pub(super) fn new(cores: u32, processes: u32, lockstep: bool) -> Self {
         let size = cores as usize;
-        let client = |index: u32| Client { own: BTreeMap::new(), start: (cores * index / clients) as usize, wave: 0, running: false };
         Self {
             lockstep,
             counts: vec![Counts::default(); size],
@@ -132,7 +134,8 @@ impl FrontEnds {
             waiting_since: SimTime::ZERO,
             wave: 0,
             running: false,
-            clients: (0..clients).map(client).collect(),
+            processes,
+            clients: BTreeMap::new(),
             next_client: 0,
             mail: Vec::new(),
         }
@@ -142,22 +145,28 @@ impl FrontEnds {
     pub(super) fn route(&mut self, now: SimTime) -> (Home, u64) {
         self.run_until(now);
         let index = self.next_client;
-        self.next_client = (index + 1) % self.clients.len();
-        let clients = self.clients.len() as u64;
-        let client = &mut self.clients[index];
+        self.next_client = if index + 1 == self.processes { 0 } else { index + 1 };
+        let (cores, processes) = (self.counts.len(), self.processes);
+        let (wave, running) = (self.wave, self.running);
+        let client = self.clients.entry(index).or_insert_with(|| Client {
+            own: BTreeMap::new(),
+            start: first_scanned(cores, index, processes),
+            wave,
+            running,
+        });
         let wave = client.wave;
-        let core = client.choose(&self.published, clients);
+        let core = client.choose(&self.published, processes.into());
         let wakes = !client.running;
         client.running = true;
         if wakes {
             self.first_request(now, core, wave);
         }
-        (Home { client: u32::try_from(index).expect("few front ends"), core }, wave)
+        (Home { client: index, core }, wave)
     }
 
     /// A request has ended.
     pub(super) fn ended(&mut self, home: Home) {
-        self.clients[home.client as usize].ended(home.core as usize);
+        self.clients.get_mut(&home.client).expect("a request that ends was routed").ended(home.core as usize);
     }
 
     /// A front end sends a request while it believes the cores at rest.
@@ -199,7 +208,7 @@ impl FrontEnds {
             }
             Notice::Completed(_) | Notice::Started(_) => return,
         }
-        for client in &mut self.clients {
+        for client in self.clients.values_mut() {
             (client.wave, client.running) = (self.wave, self.running);
         }
     }
@@ -235,7 +244,7 @@ impl FrontEnds {
             self.counts_changed = false;
             self.published.replace(&self.counts);
         }
-        for client in &mut self.clients {
+        for client in self.clients.values_mut() {
             client.shown();
             (client.wave, client.running) = (self.wave, self.running);
         }
@@ -287,6 +296,12 @@ impl Client {
     }
 }
 
+/// The core at which a front end's first scan starts: they are spread over the cores.
+fn first_scanned(cores: usize, index: u32, processes: u32) -> usize {
+    let first = cores as u64 * u64::from(index) / u64::from(processes);
+    usize::try_from(first).expect("less than the cores")
+}
+
 /// The core with the lower score, the first of equals.
 fn lower(first: Option<(usize, f64)>, second: Option<(usize, f64)>) -> Option<(usize, f64)> {
     match (first, second) {
@@ -323,6 +338,19 @@ mod tests {
         assert_eq!(alone.take_mail(), [], "cores that share no step need no waking");
         // Two front ends scan from different cores, each unaware of what the other sends.
         assert_eq!(routed(&mut FrontEnds::new(2, 2, false), ms(1), 6), [0, 1, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn as_many_front_ends_as_a_line_may_state_take_up_room_only_where_requests_reach_them() {
+        let mut front = FrontEnds::new(8, u32::MAX, true);
+        assert_eq!(routed(&mut front, ms(1), 3), [0, 0, 0], "each scans from the first core, unaware of the others");
+        assert_eq!(front.clients.len(), 3);
+        let last = u32::MAX - 1;
+        front.next_client = last;
+        front.notice(ms(2), 0, Notice::Started(4));
+        let (home, wave) = front.route(ms(3));
+        assert_eq!((home.client, home.core, wave), (last, 7, 4), "the last scans from the last core, and was told of the wave");
+        assert_eq!((front.next_client, front.clients.len()), (0, 4));
     }
 
     /// Upstream's scan, over lists of every core.

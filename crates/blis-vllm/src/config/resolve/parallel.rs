@@ -119,10 +119,12 @@ pub(super) fn api_server_count(ledger: &mut Ledger<'_>, cores: u32) -> Result<u3
         ledger.derive(Setting::ApiServerCount, cores, Setting::DataParallelSize.key());
         return Ok(cores);
     };
-    u32::try_from(stated)
-        .ok()
-        .filter(|count| *count > 0)
-        .ok_or_else(|| ConfigError::Inconsistent(format!("--api-server-count {stated}: a server that answers requests needs at least 1")))
+    let refused = |wanted: String| Err(ConfigError::Inconsistent(format!("--api-server-count {stated}: {wanted}")));
+    match u32::try_from(stated) {
+        Ok(0) => refused("a server that answers requests needs at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => refused(format!("more processes than any machine has; state at most {}", u32::MAX)),
+    }
 }
 
 /// Whether any layer of a model is a mixture of experts.

@@ -191,6 +191,7 @@ fn a_combination_that_cannot_run_is_refused() {
         ("--quantization awq", "--quantization = awq is not modelled: quantising a checkpoint while it is loaded"),
         ("a-second-model", "unrecognized arguments: a-second-model; the model is already given"),
         ("--api-server-count 0", "--api-server-count 0: a server that answers requests needs at least 1"),
+        ("--api-server-count 4294967296", "--api-server-count 4294967296: more processes than any machine has; state at most 4294967295"),
         ("--max-num-seqs $CONC", "command: \"$CONC\" needs a shell; state the value itself"),
         ("| tee log", "command: \"|\" needs a shell"),
         ("'", "command: the quotes do not balance"),
