@@ -63,10 +63,8 @@ pub(super) fn resolve(
     };
     verify(&settings, max_model_len)?;
     if max_num_batched_tokens > max_num_seqs.saturating_mul(max_model_len) {
-        ledger.note(format!(
-            "max_num_batched_tokens ({max_num_batched_tokens}) exceeds max_num_seqs * max_model_len ({})",
-            max_num_seqs.saturating_mul(max_model_len)
-        ));
+        let most = max_num_seqs.saturating_mul(max_model_len);
+        ledger.note(None, format!("max_num_batched_tokens ({max_num_batched_tokens}) exceeds max_num_seqs * max_model_len ({most})"));
     }
     Ok(settings)
 }

@@ -93,7 +93,8 @@ fn cutlass_decode(ledger: &mut Ledger<'_>, attention: &GroupedQueryAttention, in
     let heads = (attention.query_heads / ranks, (attention.kv_heads / ranks).max(1));
     let fits = heads.0 <= CUTLASS_HEADS.0 && heads.1 <= CUTLASS_HEADS.1 && indexer.top_k == MSA_INDEX_TOP_K;
     if asked && !(cache && fits) {
-        ledger.note("minimax_m3_msa_decode_backend cutlass has no effect: it needs Blackwell and an fp8 KV cache".to_owned());
+        let note = "minimax_m3_msa_decode_backend cutlass has no effect: it needs Blackwell and an fp8 KV cache".to_owned();
+        ledger.note(Some(Setting::AttentionConfigMinimaxM3MsaDecodeBackend), note);
     }
     asked && cache && fits
 }

@@ -231,7 +231,7 @@ fn sizes(
     if let (Some(stated), Some(largest)) = (stated_ceiling, sizes.last())
         && stated != *largest
     {
-        ledger.note(format!("max_cudagraph_capture_size {stated} is truncated to {largest}"));
+        ledger.note(Some(Setting::MaxCudagraphCaptureSize), format!("max_cudagraph_capture_size {stated} is truncated to {largest}"));
     }
     Ok(sizes)
 }

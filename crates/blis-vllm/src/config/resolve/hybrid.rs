@@ -85,7 +85,8 @@ fn mode(ledger: &mut Ledger<'_>, cache: &CacheSettings, scheduler: &SchedulerSet
             )));
         }
         if stated == MambaCacheMode::Align {
-            ledger.note("Mamba cache mode is set to 'none' when prefix caching is disabled".to_owned());
+            let note = "Mamba cache mode is set to 'none' when prefix caching is disabled".to_owned();
+            ledger.note(Some(Setting::MambaCacheMode), note);
         }
         ledger.derive(Setting::MambaCacheMode, MambaCacheMode::None, "prefix caching is off");
         return Ok(MambaCacheMode::None);
@@ -130,7 +131,7 @@ fn ssm_format(ledger: &mut Ledger<'_>, model: &ModelGraph, conv_format: FormatNa
         (stated, _) => {
             let stated = format(stated);
             if asked.is_some_and(|asked| asked != stated) {
-                ledger.note(format!("the checkpoint asks for states in {}", asked.map_or("", name)));
+                ledger.note(Some(Setting::MambaSsmCacheDtype), format!("the checkpoint asks for states in {}", asked.map_or("", name)));
             }
             stated
         }

@@ -60,7 +60,8 @@ pub(super) fn resolve(
     let wanted = ledger.flag(Setting::AttentionConfigUsePrefillQueryQuantization);
     let can = machine.family(10) && prefill != MlaPrefillBackend::FlashAttn && cache.kv_cache_dtype.is_quantized();
     if wanted && !can {
-        ledger.note(format!("use_prefill_query_quantization has no effect: {prefill} prompts over this KV cache stay in 16 bits"));
+        let note = format!("use_prefill_query_quantization has no effect: {prefill} prompts over this KV cache stay in 16 bits");
+        ledger.note(Some(Setting::AttentionConfigUsePrefillQueryQuantization), note);
     }
     Ok(AttentionSettings {
         backend,
@@ -183,7 +184,8 @@ pub(super) fn prompts(
         (None, Err(_)) => return Ok(None),
     }
     if ledger.flag(Setting::AttentionConfigUsePrefillQueryQuantization) {
-        ledger.note("use_prefill_query_quantization has no effect: prompts of sparse latent attention stay in 16 bits".to_owned());
+        let note = "use_prefill_query_quantization has no effect: prompts of sparse latent attention stay in 16 bits".to_owned();
+        ledger.note(Some(Setting::AttentionConfigUsePrefillQueryQuantization), note);
     }
     found.map(Some)
 }

@@ -15,20 +15,24 @@ use crate::config::value::{from_word, shown};
 pub(super) struct Ledger<'a> {
     statements: &'a Statements,
     explained: Vec<Explained>,
-    notes: Vec<String>,
+    /// Each with the setting of which it says what became of the stated value, if any.
+    notes: Vec<(Option<Setting>, String)>,
+    /// Two spellings of the same thing: the one that rules write, and the other.
+    pairs: Vec<(Setting, Setting)>,
 }
 
 impl<'a> Ledger<'a> {
     pub(super) fn new(statements: &'a Statements) -> Self {
-        Self { statements, explained: Vec::new(), notes: statements.notes.clone() }
+        let notes = statements.notes.iter().map(|note| (None, note.clone())).collect();
+        Self { statements, explained: Vec::new(), notes, pairs: Vec::new() }
     }
 
     /// The record, by setting, and what a user should read: also every stated value in whose place a rule put another.
     pub(super) fn finish(mut self) -> (Vec<Explained>, Vec<String>) {
         self.explained.sort_by_key(|line| line.setting);
         let replaced: Vec<String> = self.explained.iter().filter_map(|line| self.replaced(line)).collect();
-        self.notes.extend(replaced);
-        (self.explained, self.notes)
+        let notes = self.notes.into_iter().map(|(_, note)| note).chain(replaced).collect();
+        (self.explained, notes)
     }
 
     /// The stated value of a setting, not written down.
@@ -46,9 +50,9 @@ impl<'a> Ledger<'a> {
         self.write(setting, value.to_string(), Source::Derived, rule.into());
     }
 
-    /// Tells the user something upstream would log.
-    pub(super) fn note(&mut self, note: String) {
-        self.notes.push(note);
+    /// Tells the user something upstream would log; `setting` is the one of which it says what became of the stated value, if any.
+    pub(super) fn note(&mut self, setting: Option<Setting>, note: String) {
+        self.notes.push((setting, note));
     }
 
     /// Writes down and returns the stated value, else upstream's literal default; null where neither is.
@@ -120,7 +124,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// The one setting of two spellings of the same thing that is stated; both are an error, as in upstream.
-    pub(super) fn either(&self, first: Setting, second: Setting) -> Result<Setting, ConfigError> {
+    pub(super) fn either(&mut self, first: Setting, second: Setting) -> Result<Setting, ConfigError> {
+        self.pairs.push((first, second));
         match (self.stated(first), self.stated(second)) {
             (Some(_), Some(_)) => Err(ConfigError::MutuallyExclusive {
                 first: Field::of(first).name().to_owned(),
@@ -131,13 +136,15 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// What is told of a stated value that is not the one in force, unless it asked for a derived one or a note names it already.
+    /// What is told of a stated value that is not the one in force, unless it asked for a derived one or a note tells of it already.
     fn replaced(&self, line: &Explained) -> Option<String> {
         let Explained { setting, value, source: Source::Derived, rule } = line else { return None };
-        let stated = self.statements.get(*setting)?;
-        let (name, was) = (Field::of(*setting).name(), shown(&stated.value));
+        let others = self.pairs.iter().filter(|(first, _)| first == setting).map(|(_, second)| *second);
+        let mut spellings = std::iter::once(*setting).chain(others);
+        let (spelling, stated) = spellings.find_map(|spelling| Some((spelling, self.statements.get(spelling)?)))?;
+        let (name, was) = (Field::of(spelling).name(), shown(&stated.value));
         let asks = was.eq_ignore_ascii_case("auto") || stated.value == -1;
-        let told = self.notes.iter().any(|note| note.contains(name) || note.contains(setting.key()));
+        let told = stated.source == Source::FormerDefault || self.notes.iter().any(|(of, _)| *of == Some(*setting));
         (!asks && !told && !was.eq_ignore_ascii_case(value)).then(|| format!("{name} = {was} becomes {value}: {rule}"))
     }
 

@@ -102,7 +102,8 @@ pub(super) fn quantization(ledger: &mut Ledger<'_>, machine: Machine<'_>, dtype:
             )));
         }
         (Some(stated), Some(own)) if stated != own => {
-            ledger.note(format!("--quantization {stated} has no effect: the checkpoint's own method, {own}, replaces it"));
+            let note = format!("--quantization {stated} has no effect: the checkpoint's own method, {own}, replaces it");
+            ledger.note(Some(Setting::Quantization), note);
         }
         (None, _) | (Some(_), Some(_)) => {}
     }

@@ -43,7 +43,10 @@ pub(super) fn placement(
         let local = local.unwrap_or(cores);
         check_one_node(machine, local, (cores, ranks))?;
         if local < cores {
-            ledger.note(format!("every node after the first is taken to run {local} engine cores too, as the lines of those nodes state"));
+            ledger.note(
+                None,
+                format!("every node after the first is taken to run {local} engine cores too, as the lines of those nodes state"),
+            );
         }
         (cores.div_ceil(local), local.saturating_mul(ranks))
     };

@@ -52,6 +52,18 @@ fn a_ceiling_off_the_grid_is_truncated_and_said_so() {
 }
 
 #[test]
+fn stated_sizes_that_are_not_those_in_force_are_told_in_the_spelling_of_the_line() {
+    let notes = |arguments: &str| resolved(arguments).unwrap().notes;
+    let becomes = "becomes [1,2,4]: from the stated sizes or ceiling, the requests and the tokens of one step";
+    assert_eq!(notes("--cudagraph-capture-sizes 4 2 1"), [format!("--cudagraph-capture-sizes = [4,2,1] {becomes}")]);
+    let other = notes("-cc.cudagraph_capture_sizes=[4,2,1]");
+    assert_eq!(other, [format!("compilation_config.cudagraph_capture_sizes = [4,2,1] {becomes}")]);
+    assert_eq!(notes("-cc.cudagraph_capture_sizes=[1,2,4]"), [""; 0]);
+    let ceiling = notes("-cc.max_cudagraph_capture_size=2050");
+    assert_eq!(ceiling, ["max_cudagraph_capture_size 2050 is truncated to 2048"]);
+}
+
+#[test]
 fn the_graph_mode_is_what_level_compiler_and_backend_leave_of_it() {
     let cases = [
         (h100(), "", FullAndPiecewise),

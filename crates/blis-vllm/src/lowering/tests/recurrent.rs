@@ -57,7 +57,11 @@ fn a_stated_block_that_is_made_to_hold_a_state_is_told() {
     assert_eq!(notes(&format!("--mamba-block-size {block}")), [""; 0]);
     let told = notes("--block-size 64");
     assert!(told.len() == 1 && told[0].starts_with("--block-size = 64 becomes 576: so that a page of attention holds a state"), "{told:?}");
+    let twice = notes("--block-size 64 --block-size 64");
+    assert_eq!((twice.len(), twice.last()), (2, told.last()), "{twice:?}");
     assert_eq!(notes(""), [""; 0]);
+    let off = notes("--mamba-cache-mode align --no-enable-prefix-caching");
+    assert_eq!(off, ["Mamba cache mode is set to 'none' when prefix caching is disabled"]);
 }
 
 #[test]
