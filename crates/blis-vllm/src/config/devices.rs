@@ -7,6 +7,8 @@
 //! `--device-ids` picks among those that are left. Which of them they are changes nothing: the devices of a node are alike. Left out:
 //! whether a device of a stated UUID is there.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::error::ConfigError;
@@ -20,27 +22,43 @@ const FLAG: &str = "--device-ids";
 const WHOLE: &str = "GPU-";
 const SLICE: &str = "MIG-";
 
+/// What an entry of a list names; two that are equal name one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Device<'a> {
+    Number(i64),
+    /// By UUID.
+    Whole(&'a str),
+    Other(&'a str),
+}
+
+impl<'a> Device<'a> {
+    /// The device of an entry without spaces around it.
+    fn of(entry: &'a str) -> Self {
+        match entry.parse() {
+            Ok(number) => Self::Number(number),
+            Err(_) if entry.starts_with(WHOLE) => Self::Whole(entry),
+            Err(_) => Self::Other(entry),
+        }
+    }
+}
+
 /// Adds a refusal where devices are named as upstream would not read them.
 pub(super) fn check_names(statements: &Statements, refusals: &mut Vec<ConfigError>) {
     if let Some(list) = stated(statements, VARIABLE) {
-        let entries: Vec<&str> = entries(&list).collect();
-        if entries.iter().any(|entry| entry.starts_with(SLICE)) {
+        if entries(&list).any(|entry| entry.starts_with(SLICE)) {
             refusals.push(ConfigError::NotModelled {
                 name: VARIABLE.to_owned(),
                 value: list.clone(),
                 reason: "a slice of a device has less memory and fewer processors than its chip".to_owned(),
                 instead: "; name whole devices".to_owned(),
             });
-        } else if !list.is_empty() && !entries.iter().all(|entry| entry.parse::<i64>().is_ok() || entry.starts_with(WHOLE)) {
+        } else if !list.is_empty() && entries(&list).map(Device::of).any(|device| matches!(device, Device::Other(_))) {
             refusals.push(wrong(VARIABLE, &list, "a list of devices, by number or by UUID, such as 0,1"));
         }
     }
     if let Some(list) = stated(statements, "device_ids") {
         let ids: Vec<&str> = entries(&list).collect();
-        let canonical = |id: &&str| if is_number(id) { id.trim_start_matches('0').to_owned() } else { (*id).to_owned() };
-        let mut seen: Vec<String> = ids.iter().map(canonical).collect();
-        seen.sort_unstable();
-        seen.dedup();
+        let seen: BTreeSet<Device<'_>> = ids.iter().copied().map(Device::of).collect();
         let numbers = ids.iter().filter(|id| is_number(id)).count();
         if seen.len() != ids.len() || (numbers > 0 && numbers < ids.len()) {
             refusals.push(wrong(FLAG, &list, "distinct devices, all by number or all by UUID"));
@@ -84,15 +102,19 @@ fn is_number(id: &str) -> bool {
 
 /// Devices that the variable leaves of `gpus`.
 fn visible(list: &str, gpus: u32) -> u32 {
-    let by_name = list.starts_with(WHOLE);
-    let named: Vec<Option<u32>> = entries(list)
-        .take_while(|entry| if by_name { entry.starts_with(WHOLE) } else { entry.parse::<i64>().is_ok_and(|number| number >= 0) })
-        .map(|entry| entry.parse().ok())
+    let mut devices = entries(list).map(Device::of).peekable();
+    let by_name = matches!(devices.peek(), Some(Device::Whole(_)));
+    let named: Vec<Device<'_>> = devices
+        .take_while(|device| match device {
+            Device::Whole(_) => by_name,
+            Device::Number(number) => !by_name && *number >= 0,
+            Device::Other(_) => false,
+        })
         .collect();
-    let distinct: std::collections::BTreeSet<&str> = entries(list).take(named.len()).collect();
-    if distinct.len() < named.len() {
+    if named.iter().collect::<BTreeSet<_>>().len() < named.len() {
         return 0;
     }
-    let there = named.iter().take_while(|number| by_name || number.is_some_and(|number| number < gpus)).count();
+    let beyond = |device: &Device<'_>| matches!(device, Device::Number(number) if *number >= i64::from(gpus));
+    let there = named.iter().take_while(|device| !beyond(device)).count();
     u32::try_from(there).map_or(gpus, |there| there.min(gpus))
 }
