@@ -96,13 +96,18 @@ fn kv_cache_dtype(ledger: &mut Ledger<'_>, machine: Machine<'_>) -> Result<KvCac
         (KvCacheDtype::Fp8DsMla, _) if !packs_latent_vectors(machine.model) => Err(ConfigError::Refused(format!(
             "--kv-cache-dtype {stated}: kv_cache_dtype not supported by the attention backends of this model; state fp8"
         ))),
-        // upstream: vllm `model_executor/models/config.py::DeepseekV32ForCausalLM.verify_and_update_config`
-        (KvCacheDtype::Bfloat16, _) if machine.model.architecture == "DeepseekV32ForCausalLM" => {
+        (KvCacheDtype::Bfloat16, _) if takes_bfloat16_for_auto(machine.model) => {
             ledger.derive(Setting::KvCacheDtype, KvCacheDtype::Auto, "bfloat16 is what this architecture calls auto");
             Ok(KvCacheDtype::Auto)
         }
         (stated, _) => Ok(stated),
     }
+}
+
+/// Whether a stated bfloat16 is read as no statement.
+/// upstream: vllm `model_executor/models/config.py::DeepseekV32ForCausalLM.verify_and_update_config`
+pub(super) fn takes_bfloat16_for_auto(model: &ModelGraph) -> bool {
+    model.architecture == "DeepseekV32ForCausalLM"
 }
 
 /// Whether some backend of the model's attention stores latent vectors with scales of their own.

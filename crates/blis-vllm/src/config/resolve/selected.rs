@@ -10,6 +10,7 @@ use blis_contracts::model::LatentAttention;
 
 use super::Machine;
 use super::attention::{first_valid, names};
+use super::cache::takes_bfloat16_for_auto;
 use super::latent;
 use super::ledger::Ledger;
 use crate::config::choices::{AttentionBackend, GraphSupport, IndexerKvDtype, KvCacheDtype};
@@ -54,7 +55,10 @@ pub(super) fn resolve(
     }
     if backend.packs_entries(cache.kv_cache_dtype) && cache.kv_cache_dtype != KvCacheDtype::Fp8DsMla {
         let rule = match cache.kv_cache_dtype {
-            KvCacheDtype::Auto => format!("{backend} knows no 16 bits, and this architecture takes bfloat16 for auto"),
+            KvCacheDtype::Auto if takes_bfloat16_for_auto(machine.model) => {
+                format!("{backend} knows no 16 bits, and this architecture takes bfloat16 for auto")
+            }
+            KvCacheDtype::Auto => format!("{backend} knows no 16 bits"),
             KvCacheDtype::Bfloat16 | KvCacheDtype::Fp8E4m3 | KvCacheDtype::Fp8 | KvCacheDtype::Fp8DsMla => {
                 format!("how {backend} stores 8 bits")
             }

@@ -64,6 +64,17 @@ fn a_stated_format_that_the_backend_does_not_keep_is_told() {
 }
 
 #[test]
+fn only_an_architecture_that_reads_bfloat16_as_auto_is_said_to() {
+    let rule = |name, format| {
+        let got = resolved(Line(name, "rtx-pro-6000", &format!("{EIGHT} --kv-cache-dtype {format}"))).unwrap();
+        got.explained.into_iter().find(|line| line.setting == Setting::KvCacheDtype).unwrap().rule
+    };
+    let backend = "FLASHINFER_MLA_SPARSE_SM120 knows no 16 bits";
+    assert_eq!(rule("glm-5", "auto"), backend);
+    assert_eq!(rule("deepseek-v3.2-nvfp4", "bfloat16"), format!("{backend}, and this architecture takes bfloat16 for auto"));
+}
+
+#[test]
 fn what_no_backend_serves_is_refused_with_its_reasons() {
     for (line, expected) in [
         (Line("deepseek-v3.2", "a100-sxm", EIGHT), "FLASHMLA_SPARSE: compute capability not supported"),
