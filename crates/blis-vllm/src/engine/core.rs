@@ -54,6 +54,18 @@ pub(super) enum Phase {
     Agreeing,
 }
 
+impl Phase {
+    /// When the loop goes on by itself.
+    pub(super) const fn until(self) -> Option<SimTime> {
+        match self {
+            Self::Idle | Self::Launching | Self::Agreeing => None,
+            Self::Busy(until) | Self::Waiting { processed: until, .. } | Self::Returning { at: until, .. } | Self::Stepped(until) => {
+                Some(until)
+            }
+        }
+    }
+}
+
 /// What a core's loop reads from its queue.
 #[derive(Debug)]
 pub(super) enum CoreInput {
@@ -157,11 +169,12 @@ impl Core {
                 }
                 Phase::Returning { at, executed } if at <= now => self.after_call(at, executed, around),
                 Phase::Stepped(at) if at <= now => self.after_step(at, around),
-                Phase::Launching | Phase::Agreeing => return None,
-                Phase::Busy(until)
-                | Phase::Waiting { processed: until, .. }
-                | Phase::Returning { at: until, .. }
-                | Phase::Stepped(until) => return Some(until),
+                Phase::Launching
+                | Phase::Agreeing
+                | Phase::Busy(_)
+                | Phase::Waiting { .. }
+                | Phase::Returning { .. }
+                | Phase::Stepped(_) => return self.phase.until(),
             }
         }
     }

@@ -37,6 +37,17 @@ enum Due {
     Told,
 }
 
+impl Due {
+    /// What is kept of a core between instants.
+    fn of(core: &Core) -> Self {
+        match core.phase.until() {
+            Some(until) => Self::At(until),
+            None if core.phase == Phase::Idle && !core.inputs.is_empty() => Self::AtOnce,
+            None => Self::Told,
+        }
+    }
+}
+
 impl Cores {
     /// Cores that rest.
     pub(super) fn new(all: Vec<Core>) -> Self {
@@ -137,6 +148,12 @@ impl Cores {
         assert_eq!(together(&self.all), self.shown, "what the cores show together");
         let at = |phase| self.all.iter().filter(|core| core.phase == phase).count();
         assert_eq!((at(Phase::Launching), at(Phase::Agreeing)), (self.at_launch, self.at_agreement), "cores that wait for the others");
+        assert!(self.none_is_forgotten(), "when the cores go on");
+    }
+
+    /// Whether every core goes on when it says itself that it does.
+    fn none_is_forgotten(&self) -> bool {
+        self.all.iter().map(Due::of).eq(self.due.values().iter().copied())
     }
 }
 
@@ -176,4 +193,30 @@ fn remove(shown: &mut EngineSnapshot, core: &Core) {
     shown.waiting -= waiting;
     shown.used_blocks -= used;
     shown.usable_blocks -= usable;
+}
+
+#[cfg(test)]
+mod tests {
+    use blis_contracts::engine::Input;
+    use blis_contracts::request::RequestSlot;
+
+    use super::*;
+    use crate::engine::tests::engine;
+
+    /// Of a core at rest that has something to read or nothing, and of which `due` is kept.
+    fn none_is_forgotten(told: bool, due: Due) -> bool {
+        let mut cores = engine(1).cores;
+        if told {
+            cores.tell(0, SimTime::ZERO, CoreInput::Client(Input::Abort(RequestSlot(0)), 0));
+        }
+        cores.due.set(0, due);
+        cores.none_is_forgotten()
+    }
+
+    #[test]
+    fn a_core_at_rest_goes_on_once_it_has_something_to_read_and_not_by_itself() {
+        let kept = [Due::AtOnce, Due::At(SimTime::ZERO), Due::Told];
+        assert_eq!(kept.map(|due| none_is_forgotten(true, due)), [true, false, false]);
+        assert_eq!(kept.map(|due| none_is_forgotten(false, due)), [false, false, true]);
+    }
 }

@@ -49,6 +49,11 @@ impl<T: Copy + PartialOrd> Tournament<T> {
         self.values.len()
     }
 
+    /// All of them, in order.
+    pub(super) fn values(&self) -> &[T] {
+        &self.values
+    }
+
     /// The least of all.
     #[inline]
     pub(super) fn least(&self) -> T {
