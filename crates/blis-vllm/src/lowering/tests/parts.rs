@@ -112,8 +112,15 @@ fn few_rows_meet_vllms_own_kernels_where_the_model_asks_for_them_and_its_communi
     ];
     assert_eq!(kernels("deepseek-v3.2", &format!("{LINE} --disable-custom-all-reduce")), nccl);
     assert_eq!(kernels("deepseek-v3", LINE), nccl);
-    let hopper = ["lamport-reduce-scatter split to 292", "nccl/reduce-scatter split from 293", "lamport-all-gather split to 292"];
-    for (piece, rows) in on("h200", "deepseek-v3.2", LINE, 4).iter().zip(hopper) {
+    let hopper = [
+        "lamport-reduce-scatter split to 292",
+        "nccl/reduce-scatter split from 293",
+        "lamport-all-gather split to 292",
+        "nccl/all-gather split from 293",
+    ];
+    let pieces = on("h200", "deepseek-v3.2", LINE, 4);
+    assert_eq!(pieces.len(), hopper.len(), "{pieces:#?}");
+    for (piece, rows) in pieces.iter().zip(hopper) {
         assert!(piece.contains(rows), "{piece}");
     }
     let pair = on("h200", "deepseek-v3.2", "--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel", 2);
