@@ -8,11 +8,12 @@
 //!
 //! Left out: sleep and wake-up, elastic scaling, memory kept for multimodal inputs, weights held by another process.
 
+pub(crate) mod blocks;
+
 use std::ops::Range;
 
 use blis_contracts::chip::Chip;
 use blis_contracts::environment::{Environment, EnvironmentError, MemoryBreakdown};
-use blis_contracts::model::ModelGraph;
 use blis_contracts::plan::{PoolPlan, ResidentTensor};
 use blis_contracts::provenance::{ResolvedSetting, SettingSource};
 use blis_contracts::units::{Blocks, BytesPerRank};
@@ -20,7 +21,7 @@ use blis_contracts::units::{Blocks, BytesPerRank};
 use crate::config::{ConfigError, CudagraphMode, Explained, Machine, Resolved, Source, Stated, resolve};
 use crate::engine::settings::{SettingTooLarge, check_counts, cores, cuda_graphs, queue_limits, scheduler_config, sizing_input};
 use crate::engine::{EngineParts, VllmEngine};
-use crate::kv_sizing::{KvSizingError, Remedy, SizedKv, size};
+use crate::kv_sizing::{KvSizingError, LESS_RESIDENT, LayerKv, Remedy, SizedKv, SizingInput, StatedPool, size};
 use crate::lowering::{LoweringError, kv_layers, lower, stages};
 
 /// Where an engine is started.
@@ -106,7 +107,7 @@ pub enum StartError {
     },
     /// Weights and buffers do not fit the device.
     #[error(
-        "CUDA out of memory: the weights and buffers of one rank take {} GiB, and {} GiB of the {} GiB that {device} reports are free when they are loaded; raise `--tensor-parallel-size` or serve a smaller checkpoint",
+        "CUDA out of memory: the weights and buffers of one rank take {} GiB, and {} GiB of the {} GiB that {device} reports are free when they are loaded; {LESS_RESIDENT}",
         gib(*needed), gib(*free), gib(*total)
     )]
     WeightsDoNotFit {
@@ -179,12 +180,15 @@ impl StartError {
 pub fn start(stated: &Stated, site: Site<'_>, environment: &mut dyn Environment) -> Result<Started, StartError> {
     let graph = environment.graph(site.model)?.clone();
     let chip = environment.chip(site.hardware)?.clone();
-    let resolved = resolve(stated, Machine { model: &graph, chip: &chip, gpus: site.gpus })?;
+    let machine = Machine { model: &graph, chip: &chip, gpus: site.gpus };
+    let resolved = resolve(stated, machine)?;
+    let with_blocks = |tokens| resolve(&stated.with_block_size(tokens), machine).ok();
     check_counts(&resolved)?;
     let mut plan = lower(&graph, &resolved, &chip)?;
     join_nodes(&mut plan, &resolved, site)?;
     let stages = stages(&plan, &graph, &resolved, &chip)?;
-    let held = stages.iter().map(|stage| hold(stage, &graph, &resolved, &chip, environment)).collect::<Result<Vec<_>, _>>()?;
+    let held: Vec<Held> =
+        stages.iter().map(|stage| hold(stage, machine, &resolved, &with_blocks, environment)).collect::<Result<_, _>>()?;
     plan.kv_budget = held.iter().map(|held| held.kv.bytes_per_rank).collect();
     // Every stage has as many blocks as the one with the fewest.
     let Held { memory, sized, kv, weights } = held.into_iter().min_by_key(|held| held.kv.blocks).expect("a pipeline has a stage");
@@ -216,22 +220,31 @@ struct Held {
 /// Sizes the KV cache of one stage's ranks, which hold its layers alone.
 /// upstream: vllm `v1/core/kv_cache_utils.py::get_kv_cache_configs`
 fn hold(
-    (partial, layers): &(PoolPlan, Range<usize>),
-    graph: &ModelGraph,
+    stage: &(PoolPlan, Range<usize>),
+    machine: Machine<'_>,
     resolved: &Resolved,
-    chip: &Chip,
+    with_blocks: &dyn Fn(Option<u32>) -> Option<Resolved>,
     environment: &dyn Environment,
 ) -> Result<Held, StartError> {
-    let memory = environment.memory(partial)?;
-    let budget = budget(resolved, chip, &memory)?;
-    let mut caches = kv_layers(graph, resolved, chip)?;
+    let memory = environment.memory(&stage.0)?;
+    let budget = budget(resolved, machine.chip, &memory)?;
+    let input = |resolved: &Resolved| -> Result<SizingInput, StartError> {
+        Ok(sizing_input(resolved, caches(stage, machine, resolved)?, budget.available, budget.allocatable)?)
+    };
+    let fits = |other: &Resolved| input(other).is_ok_and(|input| size(&input).is_ok());
+    let sized = size(&input(resolved)?).map_err(|error| error.or_shorter_blocks(|| blocks::shorter(resolved, with_blocks, fits)))?;
+    let kv = kv_pool(resolved, machine.chip, &budget, &sized);
+    Ok(Held { memory, sized, kv, weights: stage.0.weights.clone() })
+}
+
+/// The KV caches of one stage's layers.
+fn caches((partial, layers): &(PoolPlan, Range<usize>), machine: Machine<'_>, resolved: &Resolved) -> Result<Vec<LayerKv>, LoweringError> {
+    let mut caches = kv_layers(machine.model, resolved, machine.chip)?;
     // Where there are stages, each layer has one cache.
     if partial.layout.pipeline > 1 {
         caches = caches.drain(layers.clone()).collect();
     }
-    let sized = size(&sizing_input(resolved, caches, budget.available, budget.allocatable)?)?;
-    let kv = kv_pool(resolved, chip, &budget, &sized);
-    Ok(Held { memory, sized, kv, weights: partial.weights.clone() })
+    Ok(caches)
 }
 
 /// Names the network of a plan whose ranks need one, where the cluster has the nodes and the network.
@@ -254,12 +267,8 @@ pub(crate) fn check_states(resolved: &Resolved, (blocks, bytes_per_block): (u32,
     let max_num_seqs = resolved.scheduler.max_num_seqs;
     let captured = resolved.compilation.cudagraph_mode.decode() == CudagraphMode::Full;
     if captured && resolved.cache.states.is_some() && max_num_seqs > u64::from(blocks) {
-        let cache = &resolved.cache;
-        let remedy = match (cache.num_gpu_blocks_override, cache.kv_cache_memory_bytes) {
-            (Some(stated), _) => Remedy::Blocks { stated, needed: max_num_seqs },
-            (None, Some(stated)) => Remedy::Bytes { stated, needed: max_num_seqs.saturating_mul(bytes_per_block) },
-            (None, None) => Remedy::Memory,
-        };
+        let stated = StatedPool { blocks: resolved.cache.num_gpu_blocks_override, bytes: resolved.cache.kv_cache_memory_bytes };
+        let remedy = stated.remedy(max_num_seqs, bytes_per_block);
         return Err(StartError::TooFewStates { max_num_seqs, blocks, remedy });
     }
     Ok(())

@@ -46,6 +46,13 @@ impl Stated {
         self.statements.value(key)
     }
 
+    /// The same with other tokens of a block, or none stated.
+    pub(crate) fn with_block_size(&self, tokens: Option<u32>) -> Self {
+        let mut other = self.clone();
+        other.statements.replace(Setting::BlockSize, tokens.map(Value::from));
+        other
+    }
+
     /// Translations and warnings so far.
     pub fn notes(&self) -> &[String] {
         &self.statements.notes

@@ -52,6 +52,18 @@ impl Statements {
         self.by_key.insert(field.key, statement);
     }
 
+    /// Puts another value in place of what is stated for a setting, or none.
+    pub(super) fn replace(&mut self, setting: Setting, value: Option<Value>) {
+        let field = Field::of(setting);
+        match value {
+            Some(value) => {
+                let words = format!("{} {}", field.name(), shown(&value));
+                self.state(field, value, words);
+            }
+            None => drop(self.by_key.remove(field.key)),
+        }
+    }
+
     /// Drops what was stated under `object`, a JSON flag.
     pub(super) fn forget_keys_of(&mut self, object: &Field) {
         self.by_key.retain(|key, _| !object.has_key(key));

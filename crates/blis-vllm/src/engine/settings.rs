@@ -79,7 +79,6 @@ pub fn sizing_input(
         disable_hybrid_kv_cache_manager: cache.disable_hybrid_kv_cache_manager,
         available_bytes: cache.kv_cache_memory_bytes.unwrap_or(available_bytes),
         bytes_stated: cache.kv_cache_memory_bytes.is_some(),
-        block_size_stated: cache.block_size_stated,
         allocatable_bytes,
         num_gpu_blocks_override: optional(Setting::NumGpuBlocksOverride, cache.num_gpu_blocks_override)?,
         prefix_cache_retention_interval: optional(Setting::PrefixCacheRetentionInterval, cache.prefix_cache_retention_interval)?,

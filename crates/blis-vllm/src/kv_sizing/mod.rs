@@ -16,6 +16,7 @@ mod tests;
 
 use groups::{LayerGroup, group_layers};
 pub use remedy::Remedy;
+pub(crate) use remedy::StatedPool;
 
 use crate::config::CapacityCount;
 use crate::divisors::least_common_multiple;
@@ -59,8 +60,6 @@ pub struct SizingInput {
     pub available_bytes: u64,
     /// Whether the line states these bytes; otherwise the profiler found them.
     pub bytes_stated: bool,
-    /// Whether the line states how many tokens a block has.
-    pub block_size_stated: bool,
     /// Bytes that one rank can allocate for KV at all: what weights and buffers leave free of the device.
     pub allocatable_bytes: u64,
     /// Blocks of the pool, whatever the bytes.
@@ -197,7 +196,9 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
     // The placeholder block is never handed out.
     let usable = available.checked_sub(bytes_per_block).filter(|bytes| *bytes > 0);
     let blocks_of = |length| blocks_per_request(input, &groups, length);
-    let remedy = |length| Remedy::of(input, u64::from(blocks_of(length)) + 1, bytes_per_block);
+    let stated =
+        StatedPool { blocks: input.num_gpu_blocks_override.map(u64::from), bytes: input.bytes_stated.then_some(input.available_bytes) };
+    let remedy = |length| stated.remedy(u64::from(blocks_of(length)) + 1, bytes_per_block);
     let fitting = |bytes| longest_fitting(input.max_model_len, |length| bytes_per_block * u64::from(blocks_of(length)) <= bytes);
     let mut max_model_len = input.max_model_len;
     if input.max_model_len_fits_memory {
@@ -301,9 +302,14 @@ fn gib(bytes: u64) -> String {
     if trimmed.ends_with('.') { format!("{trimmed}0") } else { trimmed.to_owned() }
 }
 
-/// The setting to lower where a stated pool is too large.
+/// What leaves more of the device to the KV cache, however it is stated.
+pub(crate) const LESS_RESIDENT: &str = "raise `--tensor-parallel-size` or serve a smaller checkpoint";
+
+/// The setting to lower where a stated pool is too large, or what to change where nothing is left for any.
 fn fewer(most_blocks: Option<u64>, allocatable: u64) -> String {
     match most_blocks {
+        Some(0) => LESS_RESIDENT.to_owned(),
+        None if allocatable == 0 => LESS_RESIDENT.to_owned(),
         Some(blocks) => format!("lower `num_gpu_blocks_override` to at most {blocks}, or leave it out"),
         None => format!("lower `kv_cache_memory_bytes` to at most {allocatable}, or leave it out"),
     }

@@ -1,14 +1,12 @@
 //! What keeps a pool too small, and so what would make it large enough.
 //!
 //! Upstream always advises more of the device's memory, which changes nothing where the line states the pool itself, and is not the cause
-//! where blocks are so long that a request takes many more tokens than it has.
+//! where blocks are so long that a request takes many more tokens than it has. Whether they are, start-up finds out: which others the
+//! attention reads is not known here.
 
 use std::fmt;
 
-use super::{SizingInput, size};
-
-/// The shortest block that is tried instead of a stated one.
-const SHORTEST_BLOCK: u32 = 16;
+use super::KvSizingError;
 
 /// What would make a pool large enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,28 +29,49 @@ pub enum Remedy {
     },
     /// Shorter blocks than the line states.
     ShorterBlocks {
-        /// Tokens of a block, as stated.
+        /// Tokens of a block that the statement leads to.
         stated: u32,
         /// Tokens of a block with which the pool is large enough.
         enough: u32,
+        /// Whether it is without the statement too.
+        default_fits: bool,
     },
 }
 
-impl Remedy {
-    /// Where a pool of so many blocks would do.
-    pub(super) fn of(input: &SizingInput, needed_blocks: u64, bytes_per_block: u64) -> Self {
-        if let Some(stated) = input.num_gpu_blocks_override {
-            return Self::Blocks { stated: stated.into(), needed: needed_blocks };
-        }
-        if let Some((stated, enough)) = shorter_blocks(input) {
-            return Self::ShorterBlocks { stated, enough };
-        }
-        if input.bytes_stated {
-            return Self::Bytes { stated: input.available_bytes, needed: needed_blocks.saturating_mul(bytes_per_block) };
-        }
-        Self::Memory
-    }
+/// What the line states of the pool itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StatedPool {
+    /// Its blocks, which count whatever the bytes.
+    pub(crate) blocks: Option<u64>,
+    /// Its bytes.
+    pub(crate) bytes: Option<u64>,
+}
 
+impl StatedPool {
+    /// What to change where a pool of so many blocks would do.
+    pub(crate) fn remedy(self, needed_blocks: u64, bytes_per_block: u64) -> Remedy {
+        match (self.blocks, self.bytes) {
+            (Some(stated), _) => Remedy::Blocks { stated, needed: needed_blocks },
+            (None, Some(stated)) => Remedy::Bytes { stated, needed: needed_blocks.saturating_mul(bytes_per_block) },
+            (None, None) => Remedy::Memory,
+        }
+    }
+}
+
+impl KvSizingError {
+    /// The same with shorter blocks for a remedy where there are such, unless the line states how many blocks there are.
+    pub(crate) fn or_shorter_blocks(mut self, shorter: impl FnOnce() -> Option<Remedy>) -> Self {
+        let (Self::NoMemory(remedy) | Self::NothingFits(remedy) | Self::RequestDoesNotFit { remedy, .. }) = &mut self else { return self };
+        if !matches!(remedy, Remedy::Blocks { .. })
+            && let Some(shorter) = shorter()
+        {
+            *remedy = shorter;
+        }
+        self
+    }
+}
+
+impl Remedy {
     /// The advice; upstream's where that is right.
     pub(crate) fn or(self, upstream: &str) -> String {
         if self == Self::Memory { upstream.to_owned() } else { format!("{self}.") }
@@ -69,29 +88,11 @@ impl fmt::Display for Remedy {
             Self::Bytes { stated, needed } => {
                 write!(f, "The line states the pool: raise `kv_cache_memory_bytes` ({stated}) to at least {needed}, or leave it out")
             }
-            Self::ShorterBlocks { stated, enough } => write!(
+            Self::ShorterBlocks { stated, enough, default_fits } => write!(
                 f,
-                "A request takes whole blocks of {stated} tokens, and one block is kept free: lower `block_size` to {enough} or less, or leave it out"
+                "A request takes whole blocks of {stated} tokens, and one block is kept free: lower `block_size` to {enough}{}",
+                if *default_fits { ", or leave it out" } else { "" }
             ),
         }
     }
-}
-
-/// The stated tokens of a block, and the most of its halves with which a request would fit.
-fn shorter_blocks(input: &SizingInput) -> Option<(u32, u32)> {
-    let stated = input.layers.first().map(|layer| layer.block_size).filter(|_| input.block_size_stated)?;
-    let halves = std::iter::successors(Some(stated), |tokens| Some(tokens / 2)).skip(1);
-    let enough = halves.take_while(|tokens| *tokens >= SHORTEST_BLOCK && tokens.is_multiple_of(SHORTEST_BLOCK)).find(|tokens| {
-        let mut shorter = SizingInput { block_size_stated: false, ..input.clone() };
-        for layer in &mut shorter.layers {
-            // A state does not shrink with its block, so that nothing is won there.
-            if layer.block_size != stated || !layer.page_bytes.is_multiple_of(u64::from(stated / tokens)) {
-                return false;
-            }
-            layer.page_bytes /= u64::from(stated / tokens);
-            layer.block_size = *tokens;
-        }
-        size(&shorter).is_ok()
-    })?;
-    Some((stated, enough))
 }

@@ -28,7 +28,6 @@ fn input(kinds: &[Attention], available_bytes: u64) -> SizingInput {
         disable_hybrid_kv_cache_manager: false,
         available_bytes,
         bytes_stated: false,
-        block_size_stated: false,
         allocatable_bytes: 1 << 36,
         num_gpu_blocks_override: None,
         prefix_cache_retention_interval: Some(0),
@@ -190,6 +189,10 @@ fn a_pool_that_the_device_cannot_hold_is_refused_however_it_is_stated() {
     assert!(size(&exact).unwrap_err().to_string().ends_with("; lower `num_gpu_blocks_override` to at most 65, or leave it out"));
     let stated = SizingInput { allocatable_bytes: EXACT, ..input(&[FULL; 2], u64::MAX) };
     assert!(size(&stated).unwrap_err().to_string().ends_with("; lower `kv_cache_memory_bytes` to at most 8519680, or leave it out"));
+    for full in [SizingInput { allocatable_bytes: 131_071, ..exact }, SizingInput { allocatable_bytes: 0, ..stated }] {
+        let told = size(&full).unwrap_err().to_string();
+        assert!(told.ends_with("of the device; raise `--tensor-parallel-size` or serve a smaller checkpoint"), "{told}");
+    }
 }
 
 #[test]
@@ -208,35 +211,6 @@ fn a_length_that_may_be_fitted_is_lowered_to_what_fits() {
     assert_eq!(size(&fitted), Err(KvSizingError::NothingFits(Remedy::Memory)));
     fitted.bytes_stated = true;
     assert_eq!(size(&fitted), Err(KvSizingError::NothingFits(Remedy::Bytes { stated: 100, needed: 2 * 131_072 })));
-}
-
-#[test]
-fn blocks_so_long_that_a_request_does_not_fit_are_named_as_the_cause() {
-    let mut long = input(&[FULL; 2], EXACT);
-    for layer in &mut long.layers {
-        (layer.block_size, layer.page_bytes) = (1024, 1024 * 4096);
-    }
-    long.block_size_stated = true;
-    // One block is kept free: twice the longest request is asked for, and half as much more with blocks of 512 tokens.
-    let KvSizingError::RequestDoesNotFit { remedy, .. } = size(&long).unwrap_err() else { panic!("one block is left") };
-    assert_eq!(remedy, Remedy::ShorterBlocks { stated: 1024, enough: 16 });
-    long.available_bytes = EXACT / 65 * 72;
-    assert_eq!(
-        size(&long),
-        Err(KvSizingError::RequestDoesNotFit {
-            max_model_len: 1024,
-            needed: 8_388_608,
-            available: EXACT / 65 * 72 - 8_388_608,
-            estimated_max_model_len: 0,
-            remedy: Remedy::ShorterBlocks { stated: 1024, enough: 128 },
-        })
-    );
-    // Where no block would do, and where the line states none, it is the memory.
-    for (bytes, stated) in [(EXACT - 1, true), (EXACT, false)] {
-        let other = SizingInput { available_bytes: bytes, block_size_stated: stated, ..long.clone() };
-        let told = size(&other).unwrap_err().to_string();
-        assert!(told.contains("Try increasing `gpu_memory_utilization`"), "{told}");
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Lowering the catalog's models: which kernels run, what they multiply, and what stays resident.
 
 mod block_sparse;
+mod blocks;
 mod compressed;
 mod exchange;
 mod gemma4;
