@@ -39,6 +39,7 @@ FIGURES = ("mean_tpot_us", "mean_ttft_us")
 STEP, ROUNDS, DRAWS, SEED = 0.1, 2, 200, 7
 # Errors above this count in proportion, not by their square: a point measured wrong must not move a term.
 SCALE = 0.1
+NOTHING = 1e-6             # of any unit: a solution that stopped short of zero
 
 
 def measured(path):
@@ -151,7 +152,8 @@ def text(values, intervals, keys, error):
         f"median_abs_error = {writer.rounded(statistics.median(size))}", f"p90_abs_error = {writer.rounded(np.percentile(size, 90))}",
     ]
     for (name, unit, _), value, (low, high) in zip(TERMS, values, intervals):
-        lines += ["", f"[coefficients.{name}]", f"value = {writer.rounded(value)}", f'unit = "{unit}"', f"interval = [{writer.rounded(low)}, {writer.rounded(high)}]"]
+        value, low, high = (writer.rounded(x) if x > NOTHING else 0.0 for x in (value, low, high))
+        lines += ["", f"[coefficients.{name}]", f"value = {value}", f'unit = "{unit}"', f"interval = [{low}, {high}]"]
     return "\n".join(lines) + "\n"
 
 

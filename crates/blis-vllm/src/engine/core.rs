@@ -100,6 +100,8 @@ pub(super) struct Core {
     spare: Vec<Batch>,
     /// When the accelerators of each pipeline stage have done all that was launched.
     stages_free: Vec<SimTime>,
+    /// From when to when stages work on steps that had not all ended at the last launch.
+    under_way: VecDeque<(SimTime, SimTime)>,
     /// Batches on the way through the stages of a pipeline, by the number of the step, and when they end; none
     /// where the accelerators' time is given from outside, as when a recording is replayed.
     passing: Option<VecDeque<(u32, SimTime)>>,
@@ -131,6 +133,7 @@ impl Core {
             queue: VecDeque::new(),
             spare: Vec::new(),
             stages_free: vec![SimTime::ZERO; stages],
+            under_way: VecDeque::new(),
             passing: None,
             returned: SimTime::ZERO,
             calls: 0,
@@ -249,11 +252,14 @@ impl Core {
         let start = ready.max(self.stages_free[0]);
         let mut end = start;
         let mut worked = SimDuration::ZERO;
+        while self.under_way.pop_front_if(|(_, end)| *end <= launched).is_some() {}
         for (stage, free) in (0..).zip(&mut self.stages_free) {
             let device = if stage == 0 { estimate.device() } else { around.of_stage(stage).device() };
-            end = end.max(*free) + device;
+            let from = end.max(*free);
+            end = from + device;
             *free = end;
             worked += device;
+            self.under_way.push_back((from, end));
         }
         if let Some(passing) = &mut self.passing {
             passing.push_back((steps, end));
@@ -263,9 +269,10 @@ impl Core {
         (start, end)
     }
 
-    /// Time of the steps in flight that `past` finds ahead, of all the core's accelerators.
-    pub(super) fn ahead(&self, past: impl Fn(SimTime) -> u64) -> u64 {
-        self.stages_free.iter().map(|free| past(*free)).sum::<u64>() / self.stages_free.len() as u64
+    /// Microseconds of work after an instant on the steps in flight, as a mean over the core's accelerators.
+    pub(super) fn ahead(&self, until: SimTime) -> u64 {
+        let after = |(from, end): &(SimTime, SimTime)| end.as_micros().saturating_sub(from.as_micros().max(until.as_micros()));
+        self.under_way.iter().map(after).sum::<u64>() / self.stages_free.len() as u64
     }
 
     /// A batch went into the queue: the call returns while there is room and something to fill it with.

@@ -343,10 +343,9 @@ impl Engine for VllmEngine {
 
     fn counters(&self, until: SimTime) -> EngineCounters {
         let sum = |of: fn(&Scheduler) -> u64| self.schedulers().map(of).sum();
-        let past = |free: SimTime| free.as_micros().saturating_sub(until.as_micros());
         // Cores in lockstep share the time at which their accelerators are free.
-        let in_lockstep = self.cores.iter().len() as u64 * past(self.cores.device_free());
-        let alone: u64 = self.cores.iter().map(|core| core.ahead(past)).sum();
+        let in_lockstep = self.cores.iter().len() as u64 * self.cores.device_free().as_micros().saturating_sub(until.as_micros());
+        let alone: u64 = self.cores.iter().map(|core| core.ahead(until)).sum();
         EngineCounters {
             busy: SimDuration::from_micros(self.counters.busy.as_micros().saturating_sub(in_lockstep + alone)),
             preemptions: sum(Scheduler::preemptions),
