@@ -298,7 +298,13 @@ fn every_field_of_a_step_changes_its_price() {
 fn scaled(subject: Subject) -> ChipCoefficients {
     let mut entries = Registry::embedded().chip("h200").expect("the shipped registry is valid").entries().to_vec();
     for entry in entries.iter_mut().filter(|entry| entry.primitive == subject) {
-        entry.coefficients.values_mut().for_each(|coefficient| coefficient.value *= if coefficient.value > 1.0 { 1.5 } else { 0.9 });
+        for coefficient in entry.coefficients.values_mut() {
+            coefficient.value = match coefficient.value {
+                0.0 => 0.5,
+                large if large > 1.0 => 1.5 * large,
+                small => 0.9 * small,
+            };
+        }
         for curve in entry.curves.values_mut() {
             curve.points.iter_mut().for_each(|point| point.1 *= 0.9);
         }
