@@ -28,14 +28,7 @@ TITLE = "# Chips left out"
 def shipped(chip, family):
     """A family's entries of a chip by name, coefficients as the forms read them."""
     document = yaml.safe_load((REGISTRY / chip / f"{family}.yaml").read_text())
-    found = {}
-    for entry in document["entries"]:
-        values = {name: leaf["value"] for name, leaf in entry.get("coefficients", {}).items()}
-        for name, leaf in entry.get("curves", {}).items():
-            xs, ys = np.array(leaf["points"], float).T
-            values[name] = (leaf["over"], xs, ys)
-        found[entry["name"]] = values
-    return found
+    return {entry["name"]: forms.values_of(entry) for entry in document["entries"]}
 
 
 def rows_of(family, chip, wheel):

@@ -31,14 +31,8 @@ class Chip:
 
     def price(self, family, entry, peak="bf16", **inputs):
         e = self.entries[family, entry]
-        values = {n: c["value"] for n, c in (e.get("coefficients") or {}).items()}
-        for n, c in (e.get("curves") or {}).items():
-            xs, ys = zip(*c["points"])
-            values[n] = (c["over"], np.array(xs, float), np.array(ys, float))
-        if "ranges" in e:
-            values["ranges"] = [(r["up_to"], r["latency"], r["bandwidth"]) for r in e["ranges"]]
         x = {k: np.float64(v) for k, v in inputs.items()}
-        return float(forms.FORMS[e["form"]](dict(x, bandwidth=self.bandwidth, peak=self.peak[peak]), values))
+        return float(forms.FORMS[e["form"]](dict(x, bandwidth=self.bandwidth, peak=self.peak[peak]), forms.values_of(e)))
 
     def gemm(self, rows, columns, depth, label="bf16-cublas-linear"):
         tensor_format = label.split("-")[0]

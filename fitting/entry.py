@@ -95,11 +95,7 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
 
 def priced(entry, inputs):
     """Microseconds that an entry as it is shipped gives for calls."""
-    values = {name: leaf["value"] for name, leaf in entry["coefficients"].items()}
-    for name, leaf in entry["curves"].items():
-        xs, ys = np.array(leaf["points"], float).T
-        values[name] = (leaf["over"], xs, ys)
-    return forms.FORMS[entry["form"]](inputs, values)
+    return forms.FORMS[entry["form"]](inputs, forms.values_of(entry))
 
 
 def stated(head, form, coefficients, method, reason, boundary=DEVICE_GRAPH, ranges=None, curves=None, **more):

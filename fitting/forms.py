@@ -225,4 +225,15 @@ def scan(x, values):
     return c["latency"] + blend(c["sharpness"], walk, moved)
 
 
+def values_of(entry):
+    """The numbers of a registry entry as its form reads them."""
+    values = {name: leaf["value"] for name, leaf in (entry.get("coefficients") or {}).items()}
+    for name, leaf in (entry.get("curves") or {}).items():
+        xs, ys = np.array(leaf["points"], float).T
+        values[name] = (leaf["over"], xs, ys)
+    if "ranges" in entry:
+        values["ranges"] = [(r["up_to"], r["latency"], r["bandwidth"]) for r in entry["ranges"]]
+    return values
+
+
 FORMS = {f.__name__: f for f in (matmul, attention_decode, attention_prefill, latent_decode, gathered, recurrence, moe, collective, stream, sampling, per_unit, stored, scan, network, exchange)}

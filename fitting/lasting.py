@@ -71,8 +71,8 @@ def losses(wheel, chip, tensor_format):
 def against(wheel, chip, framework, dtype):
     """Of the calls that both tables have: the other's time over vLLM's, vLLM's, and the rows."""
     here, other = (large(wheel.table(chip, "gemm", one, "gemm_perf"), dtype) for one in (VLLM, framework))
-    times = dict(zip(calls(other), other["latency_us"]))
-    both = [(times[call] / time, time, call[0]) for call, time in zip(calls(here), here["latency_us"]) if call in times]
+    times = dict(zip(other.keys(CALL), other["latency_us"]))
+    both = [(times[call] / time, time, call[0]) for call, time in zip(here.keys(CALL), here["latency_us"]) if call in times]
     return np.array(both, float).T
 
 
@@ -90,7 +90,3 @@ def near(table, knot):
 
 def large(table, dtype):
     return table.where((table["gemm_dtype"] == dtype) & (table["m"] >= LEAST_ROWS) & (table["n"] >= LEAST_SIDE) & (table["k"] >= LEAST_SIDE))
-
-
-def calls(table):
-    return list(zip(*(table[name].tolist() for name in CALL)))

@@ -26,19 +26,12 @@ def entries(chip, wheel, report):
     table = wheel.table(chip, "moe", VLLM, "moe_perf")
     mine = np.char.startswith(table["kernel_source"].astype(str), ROWS_OF) & (table["moe_dtype"] == DTYPE) & (table["moe_tp_size"] == 1)
     table = table.where(mine & (table["distribution"] == "balanced") & (table["num_tokens"] * table["topk"] >= table["moe_ep_size"]))
-    facts = source.facts(chip)
-    tokens, picks, ranks = (table[name].astype(float) for name in ("num_tokens", "topk", "moe_ep_size"))
-    experts, pairs = table["num_experts"] / ranks, tokens * picks / ranks
-    elements = 3.0 * table["hidden_size"] * table["inter_size"]
-    inputs = {
-        "tokens": tokens, "experts": experts, "pairs": pairs, "hit": np.minimum(experts, pairs), "expert_bytes": STORED * elements,
-        "width": table["hidden_size"].astype(float), "pair_operations": 2.0 * elements, "bandwidth": facts["bandwidth"], "peak": facts["peak"]["fp8"],
-    }
+    inputs, tokens, ranks = inputs_of(table, source.facts(chip)), table["num_tokens"], table["moe_ep_size"].astype(float)
     inputs["replayed"] = source.replayed(chip, inputs["hit"] * inputs["expert_bytes"])
     free = [Free("floor", "us", 20.0), Free("expert_time", "us", 0.02), Free("element_time", "us", 1e-3), Free("width_time", "us", 1.0),
             Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=knots(inputs["expert_bytes"])),
             Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS), Free("saved", "ratio", 0.5, "ratio")]
-    held = (ranks == HELD_RANKS) | np.isin(table["num_tokens"], HELD_TOKENS)
+    held = (ranks == HELD_RANKS) | np.isin(tokens, HELD_TOKENS)
     parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128))
     entry, _ = fitted(
         scope(f"{FORMAT}-flashinfer-cutlass-moe", "moe.experts", KERNEL, FORMAT), "moe", chip, replayed, table, inputs, held, free, report,
@@ -46,6 +39,17 @@ def entries(chip, wheel, report):
         nuisance=("saved",), form_name=forms.moe.__name__,
     )
     yield entry
+
+
+def inputs_of(table, facts):
+    """Calls of a rank that holds its share of gated experts in block fp8 whole, each under even routing of as many pairs as ranks or more."""
+    tokens, picks, ranks = (table[name].astype(float) for name in ("num_tokens", "topk", "moe_ep_size"))
+    experts, pairs = table["num_experts"] / ranks, tokens * picks / ranks
+    elements = 3.0 * table["hidden_size"] * table["inter_size"]
+    return {
+        "tokens": tokens, "experts": experts, "pairs": pairs, "hit": np.minimum(experts, pairs), "expert_bytes": STORED * elements,
+        "width": table["hidden_size"].astype(float), "pair_operations": 2.0 * elements, "bandwidth": facts["bandwidth"], "peak": facts["peak"]["fp8"],
+    }
 
 
 def replayed(x, values):

@@ -7,6 +7,7 @@ read, where how many experts are hit is no matter of draws. Held out: 16 ranks, 
 import numpy as np
 
 import forms
+import resident
 import source
 from entry import fitted, scope
 from fit import Free
@@ -14,7 +15,6 @@ from fit import Free
 SERVED = ("h100", "h200", "b200", "b300", "gb200-nvl72", "gb300-nvl72")
 HELD_RANKS, HELD_TOKENS = 16, (1024, 8192)
 ROWS = (128, 512, 2048)
-STORED = 1.0 + 4.0 / (128 * 128)
 RULE = "the same two products of DeepGEMM, as SGLang 0.5.10 runs them on tokens that DeepEP has brought; releases differ, and other shapes than DeepSeek V3's are carried"
 
 
@@ -23,18 +23,11 @@ def entries(chip, wheel, report):
         return
     table = wheel.table(chip, "moe", "sglang/0.5.10", "wideep_generation_moe_perf")
     table = table.where((table["distribution"] == "uniform") & (table["num_tokens"] * table["topk"] >= table["moe_ep_size"]))
-    facts = source.facts(chip)
-    tokens, picks, ranks = (table[name].astype(float) for name in ("num_tokens", "topk", "moe_ep_size"))
-    experts, pairs = table["num_experts"] / ranks, tokens * picks / ranks
-    elements = 3.0 * table["hidden_size"] * table["inter_size"]
-    inputs = {
-        "tokens": tokens, "experts": experts, "pairs": pairs, "hit": np.minimum(experts, pairs), "expert_bytes": STORED * elements,
-        "width": table["hidden_size"].astype(float), "pair_operations": 2.0 * elements, "bandwidth": facts["bandwidth"], "peak": facts["peak"]["fp8"],
-    }
+    inputs = resident.inputs_of(table, source.facts(chip))
     free = [Free("floor", "us", 20.0), Free("expert_time", "us", 0.02), Free("element_time", "us", 1e-4), Free("memory_efficiency", "ratio", 0.7, "ratio"),
             Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS)]
     entry, _ = fitted(
         scope("fp8_block-deepgemm-masked-moe", "moe.experts", "deepgemm/masked-moe", "fp8_block"), "moe", chip, forms.moe, table, inputs,
-        (table["moe_ep_size"] == HELD_RANKS) | np.isin(table["num_tokens"], HELD_TOKENS), free, report, clusters=ranks, ranges=("tokens", "experts", "hit", "expert_bytes"), reason=RULE,
+        (table["moe_ep_size"] == HELD_RANKS) | np.isin(table["num_tokens"], HELD_TOKENS), free, report, clusters=table["moe_ep_size"].astype(float), ranges=("tokens", "experts", "hit", "expert_bytes"), reason=RULE,
     )
     yield entry

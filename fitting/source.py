@@ -41,6 +41,10 @@ class Table:
         columns = {name: values[mask] for name, values in self.columns.items()}
         return replace(self, columns=columns)
 
+    def keys(self, names):
+        """Each row's values in these columns, by which the same call is found in another table."""
+        return list(zip(*(self.columns[name].tolist() for name in names)))
+
     def reason(self, text):
         """A reason written for the release the scripts ask for, in the words of this table's."""
         return text.replace(*self.restated)

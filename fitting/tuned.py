@@ -92,8 +92,8 @@ def pairings(wheel, chips, tensor_format):
     ratio, pairs, shape = [], [], []
     for chip in chips:
         quick, slow = (rows(wheel.table(chip, "moe", framework, "moe_perf"), dtype, kernel) for framework, kernel in ((TRTLLM, tuned), (VLLM, untuned)))
-        times = dict(zip(calls(quick), quick["latency_us"]))
-        for call, latency, average in zip(calls(slow), slow["latency_us"], pairs_an_expert(slow)):
+        times = dict(zip(quick.keys(CALL), quick["latency_us"]))
+        for call, latency, average in zip(slow.keys(CALL), slow["latency_us"], pairs_an_expert(slow)):
             if call in times:
                 ratio.append(times[call] / latency)
                 pairs.append(average)
@@ -106,7 +106,3 @@ def rows(table, dtype, kernel):
     starts = np.char.startswith(table["kernel_source"].astype(str), kernel)
     routed = np.char.startswith(table["distribution"].astype(str), "power_law")
     return table.where(starts & routed & (table["moe_dtype"] == dtype) & (table["moe_ep_size"] == 1) & (table["num_experts"] >= LEAST_EXPERTS))
-
-
-def calls(table):
-    return list(zip(*(table[name].tolist() for name in CALL)))

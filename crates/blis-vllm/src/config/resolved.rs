@@ -79,6 +79,12 @@ pub struct Placement {
 }
 
 impl DataParallelSettings {
+    /// What carries tokens where so many ranks hold experts whole: the backend that is stated if they are of several cores, else all are
+    /// gathered, if any is. upstream: vllm `model_executor/layers/fused_moe/config.py::FusedMoEParallelConfig.use_all2all_kernels`
+    pub fn exchange_over(self, expert_ranks: u32) -> All2AllBackend {
+        if self.lockstep_size() > 1 && expert_ranks > 1 { self.exchange } else { All2AllBackend::AllgatherReducescatter }
+    }
+
     /// Cores that run in lockstep with each other.
     pub const fn lockstep_size(self) -> u32 {
         if self.lockstep { self.size } else { 1 }

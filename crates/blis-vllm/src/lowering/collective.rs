@@ -154,7 +154,7 @@ fn exchanges_parts(site: &Site<'_>) -> bool {
     let serves = CUSTOM_RANKS.contains(&site.ranks) || (site.ranks == 16 && site.crosses_nodes());
     parts::has_own_collectives(site)
         && !site.resolved.kernels.disable_custom_all_reduce
-        && site.chip.link_bandwidth.value > site.chip.host_bandwidth.value
+        && site.has_fast_links()
         && site.capability.0 >= first
         && !site.crosses_domains()
         && serves
@@ -246,7 +246,7 @@ fn uses_symmetric(site: &Site<'_>) -> bool {
 
 /// Whether vLLM's own communicator serves the ranks. Accelerators that reach each other over `PCIe` alone it serves in pairs.
 fn custom_serves(site: &Site<'_>) -> bool {
-    let joined = site.ranks == 2 || site.chip.link_bandwidth.value > site.chip.host_bandwidth.value;
+    let joined = site.ranks == 2 || site.has_fast_links();
     !site.resolved.kernels.disable_custom_all_reduce && !site.crosses_nodes() && CUSTOM_RANKS.contains(&site.ranks) && joined
 }
 

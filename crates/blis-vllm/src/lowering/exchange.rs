@@ -83,10 +83,9 @@ impl Leg {
 
 const THOUSAND: u64 = 1000;
 
-/// What carries tokens where ranks of several cores hold experts whole; elsewhere all are gathered, if any is.
-/// upstream: vllm `model_executor/layers/fused_moe/config.py::FusedMoEParallelConfig.use_all2all_kernels`
+/// What carries tokens to their experts and back.
 pub(super) fn backend(site: &Site<'_>) -> All2AllBackend {
-    if site.cores > 1 && site.expert_ranks > 1 { site.resolved.data_parallel.exchange } else { All2AllBackend::AllgatherReducescatter }
+    site.resolved.data_parallel.exchange_over(site.expert_ranks)
 }
 
 /// The exchange around a layer's experts.
@@ -142,7 +141,7 @@ pub(super) fn check(site: &Site<'_>) -> Result<(), LoweringError> {
     let width = site.model.hidden_size;
     let in_slots = backend == All2AllBackend::DeepepLowLatency;
     let unpadded = if in_slots { SLOT_WIDTHS.contains(&width) } else { width.is_multiple_of(COPIED_WIDTH) };
-    let joined = site.capability.0 >= 9 && site.chip.link_bandwidth.value > site.chip.host_bandwidth.value;
+    let joined = site.capability.0 >= 9 && site.has_fast_links();
     let reason = if !joined {
         "no table times DeepEP's kernels on this chip".to_owned()
     } else if site.ranks * site.cores > site.resolved.placement.ranks_per_node {

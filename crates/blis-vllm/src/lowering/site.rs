@@ -142,6 +142,11 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// Whether accelerators reach each other by links of their own, faster than the one to the host.
+    pub(super) fn has_fast_links(&self) -> bool {
+        self.chip.link_bandwidth.value > self.chip.host_bandwidth.value
+    }
+
     pub(super) fn check_width(&self, what: &'static str, size: u64) -> Result<(), LoweringError> {
         let ranks = self.ranks;
         if size.is_multiple_of(ranks.into()) { Ok(()) } else { Err(LoweringError::Indivisible { what, size, ranks, cores: 1 }) }
