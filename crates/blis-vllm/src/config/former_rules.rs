@@ -1,7 +1,7 @@
-//! What earlier releases counted or padded otherwise where no setting says so, for measured runs of them.
+//! What earlier releases counted, padded or fused otherwise where no setting says so, for measured runs of them.
 //!
-//! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. All three decide how many
-//! tokens the KV cache is said to hold. Left out: rules of scheduling, which are the modelled release's for every run.
+//! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. All but the one on sums
+//! decide how many tokens the KV cache is said to hold. Left out: rules of scheduling, which are the modelled release's for every run.
 
 use super::formerly::Release;
 
@@ -15,6 +15,8 @@ pub struct ReleaseRules {
     /// What TensorRT-LLM's mxfp4 experts pad their width to. upstream: vllm
     /// `model_executor/layers/fused_moe/oracle/mxfp4.py::mxfp4_round_up_hidden_size_and_intermediate_size`
     pub trtllm_mxfp4_width: u64,
+    /// Which sums over ranks run as one kernel with their norm.
+    pub fused_sums: FusedSums,
     /// The release, for what each kernel's own table says of releases; none for the modelled one.
     pub(crate) ran: Option<Release>,
 }
@@ -37,10 +39,26 @@ pub enum CapacityCount {
     BlocksOverGroups,
 }
 
+/// Which sums over ranks FlashInfer fuses with their norm, by what they sum, and what a larger one costs.
+/// upstream: vllm `compilation/collective_fusion.py::AllReduceFusionPass.__init__`, `call_trtllm_fused_allreduce_norm`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FusedSums {
+    /// Those within the limit. Steps with larger ones are compiled without the fusion.
+    WithinLimit,
+    /// Those within a rank's share of the limit. A larger one is summed and normalised by other kernels inside the fused operation,
+    /// which then copies what it summed back to where it was read.
+    WithinShare,
+}
+
 impl ReleaseRules {
     /// Those of the modelled release.
-    pub const MODELLED: Self =
-        Self { windows: WindowReach::StepsInFlight, capacity: CapacityCount::LongestRequests, trtllm_mxfp4_width: 128, ran: None };
+    pub const MODELLED: Self = Self {
+        windows: WindowReach::StepsInFlight,
+        capacity: CapacityCount::LongestRequests,
+        trtllm_mxfp4_width: 128,
+        fused_sums: FusedSums::WithinLimit,
+        ran: None,
+    };
 
     /// Those of a release.
     pub(super) fn of(release: Release) -> Self {
@@ -49,6 +67,7 @@ impl ReleaseRules {
             windows: if up_to([0, 25, 0]) { WindowReach::OneStep } else { WindowReach::StepsInFlight },
             capacity: if up_to([0, 18, 0]) { CapacityCount::BlocksOverGroups } else { CapacityCount::LongestRequests },
             trtllm_mxfp4_width: if up_to([0, 26, 0]) { 256 } else { Self::MODELLED.trtllm_mxfp4_width },
+            fused_sums: if up_to([0, 10, 2]) { FusedSums::WithinShare } else { FusedSums::WithinLimit },
             ran: Release::parse(crate::RELEASE).is_ok_and(|modelled| release < modelled).then_some(release),
         }
     }
@@ -70,6 +89,7 @@ mod tests {
         assert_eq!(of("0.18.0").capacity, CapacityCount::BlocksOverGroups);
         assert_eq!((of("0.22.0").capacity, of("0.25.0").windows), (CapacityCount::LongestRequests, WindowReach::OneStep));
         assert_eq!((of("0.26.0").windows, of("0.26.0").trtllm_mxfp4_width), (WindowReach::StepsInFlight, 256));
+        assert_eq!((of("0.10.2").fused_sums, of("0.15.1").fused_sums), (FusedSums::WithinShare, FusedSums::WithinLimit));
         assert_eq!(of(crate::RELEASE), ReleaseRules::MODELLED);
     }
 }

@@ -16,6 +16,7 @@ use super::names::{
 };
 use super::parts;
 use super::site::Site;
+use crate::config::FusedSums;
 
 const MIB: u64 = 1 << 20;
 
@@ -67,6 +68,10 @@ pub(super) fn fused_rows(site: &Site<'_>) -> Option<RowRange> {
         return Some(RowRange { least: 0, most: rows(bytes / (site.model.hidden_size * site.element_bytes())) });
     }
     let most = passes.allreduce_fusion_max_tokens.filter(|_| passes.fuse_allreduce_rms && site.compiled() && site.ranks > 1)?;
+    let most = match site.resolved.rules.fused_sums {
+        FusedSums::WithinLimit => most,
+        FusedSums::WithinShare => most / u64::from(site.ranks),
+    };
     let most = most.min(site.resolved.scheduler.max_num_batched_tokens);
     (most > 0).then(|| RowRange { least: 0, most: rows(most) })
 }

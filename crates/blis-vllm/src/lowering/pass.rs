@@ -20,11 +20,12 @@ use super::feed_forward::into_feed_forward;
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
     CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED,
-    KernelName, NCCL_ALL_GATHER, NCCL_SEND, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
+    KernelName, NCCL_ALL_GATHER, NCCL_SEND, TORCH_COPY, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
 use super::parts::{Joint, TokenParts};
 use super::site::Site;
 use super::{LoweringError, attention, dependents, latent, mamba2, recurrent, stages};
+use crate::config::FusedSums;
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
@@ -207,6 +208,10 @@ impl Pass<'_> {
             self.hand_over();
         }
         self.norm(sum.adds, next, RowSet::Tokens, rest);
+        if fused.is_some() && site.resolved.rules.fused_sums == FusedSums::WithinShare {
+            let bytes_per_row = 2 * bytes_per_row;
+            self.push(Primitive::Activation, TORCH_COPY, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, rest);
+        }
     }
 
     /// A norm, and the quantisation for what comes next.
