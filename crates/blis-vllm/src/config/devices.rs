@@ -60,7 +60,8 @@ pub(super) fn check_names(statements: &Statements, refusals: &mut Vec<ConfigErro
         let ids: Vec<&str> = entries(&list).collect();
         let seen: BTreeSet<Device<'_>> = ids.iter().copied().map(Device::of).collect();
         let numbers = ids.iter().filter(|id| is_number(id)).count();
-        if seen.len() != ids.len() || (numbers > 0 && numbers < ids.len()) {
+        let whole = seen.iter().filter(|device| matches!(device, Device::Whole(_))).count();
+        if seen.len() != ids.len() || ![numbers, whole].contains(&ids.len()) {
             refusals.push(wrong(FLAG, &list, "distinct devices, all by number or all by UUID"));
         }
     }

@@ -1,7 +1,7 @@
 //! What earlier releases counted, padded or fused otherwise where no setting says so, for measured runs of them.
 //!
-//! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. All but the one on sums
-//! decide how many tokens the KV cache is said to hold. Left out: rules of scheduling, which are the modelled release's for every run.
+//! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. Most decide how many
+//! tokens the KV cache is said to hold. Left out: rules of scheduling, which are the modelled release's for every run.
 
 use super::formerly::Release;
 
@@ -15,6 +15,8 @@ pub struct ReleaseRules {
     /// What TensorRT-LLM's mxfp4 experts pad their width to. upstream: vllm
     /// `model_executor/layers/fused_moe/oracle/mxfp4.py::mxfp4_round_up_hidden_size_and_intermediate_size`
     pub trtllm_mxfp4_width: u64,
+    /// What chips of the largest kinds are given where a line says nothing.
+    pub large_chips: LargeChips,
     /// Which sums over ranks run as one kernel with their norm.
     pub fused_sums: FusedSums,
     /// The release, for what each kernel's own table says of releases; none for the modelled one.
@@ -39,6 +41,16 @@ pub enum CapacityCount {
     BlocksOverGroups,
 }
 
+/// Defaults of chips with at least 160 GiB (tokens of a step) and of data-centre Blackwell (the largest captured graph).
+/// upstream: vllm `engine/arg_utils.py::EngineArgs.get_batch_defaults`, `config/vllm.py::VllmConfig._set_cudagraph_sizes`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LargeChips {
+    /// Those of other server chips.
+    AsOthers,
+    /// Twice as much.
+    Twice,
+}
+
 /// Which sums over ranks FlashInfer fuses with their norm, by what they sum, and what a larger one costs.
 /// upstream: vllm `compilation/collective_fusion.py::AllReduceFusionPass.__init__`, `call_trtllm_fused_allreduce_norm`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +68,7 @@ impl ReleaseRules {
         windows: WindowReach::StepsInFlight,
         capacity: CapacityCount::LongestRequests,
         trtllm_mxfp4_width: 128,
+        large_chips: LargeChips::Twice,
         fused_sums: FusedSums::WithinLimit,
         ran: None,
     };
@@ -67,6 +80,7 @@ impl ReleaseRules {
             windows: if up_to([0, 25, 0]) { WindowReach::OneStep } else { WindowReach::StepsInFlight },
             capacity: if up_to([0, 18, 0]) { CapacityCount::BlocksOverGroups } else { CapacityCount::LongestRequests },
             trtllm_mxfp4_width: if up_to([0, 26, 0]) { 256 } else { Self::MODELLED.trtllm_mxfp4_width },
+            large_chips: if up_to([0, 27, 0]) { LargeChips::AsOthers } else { LargeChips::Twice },
             fused_sums: if up_to([0, 10, 2]) { FusedSums::WithinShare } else { FusedSums::WithinLimit },
             ran: Release::parse(crate::RELEASE).is_ok_and(|modelled| release < modelled).then_some(release),
         }
@@ -90,6 +104,7 @@ mod tests {
         assert_eq!((of("0.22.0").capacity, of("0.25.0").windows), (CapacityCount::LongestRequests, WindowReach::OneStep));
         assert_eq!((of("0.26.0").windows, of("0.26.0").trtllm_mxfp4_width), (WindowReach::StepsInFlight, 256));
         assert_eq!((of("0.10.2").fused_sums, of("0.15.1").fused_sums), (FusedSums::WithinShare, FusedSums::WithinLimit));
+        assert_eq!((of("0.27.0").large_chips, of("0.28.0").large_chips), (LargeChips::AsOthers, LargeChips::Twice));
         assert_eq!(of(crate::RELEASE), ReleaseRules::MODELLED);
     }
 }

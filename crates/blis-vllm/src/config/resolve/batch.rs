@@ -7,6 +7,7 @@ use super::ledger::Ledger;
 use super::{Machine, Start};
 use crate::config::choices::SchedulingPolicy;
 use crate::config::error::ConfigError;
+use crate::config::former_rules::LargeChips;
 use crate::config::resolved::SchedulerSettings;
 use crate::config::setting::Setting;
 
@@ -33,7 +34,7 @@ pub(super) fn resolve(
     let async_scheduling = async_scheduling(ledger, start)?;
     let stages = stated_stages.max(start.unpriced.stages);
     let (max_num_batched_tokens, max_num_seqs) =
-        budgets(ledger, defaults(machine, start.usage, in_slots), (max_model_len, floor), enable_chunked_prefill)?;
+        budgets(ledger, defaults((machine, ledger.rules().large_chips), start.usage, in_slots), (max_model_len, floor), enable_chunked_prefill)?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
         ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, Setting::MaxNumBatchedTokens.key());
@@ -93,10 +94,10 @@ struct Defaults {
 /// Tokens of one step where experts read them from slots laid out for the most that may come: `DEFAULT_MAX_NUM_BATCHED_TOKENS_FOR_BATCHED_DP`.
 const TOKENS_IN_SLOTS: u64 = 256;
 
-fn defaults(machine: Machine<'_>, usage: UsageContext, in_slots: bool) -> Defaults {
+fn defaults((machine, large): (Machine<'_>, LargeChips), usage: UsageContext, in_slots: bool) -> Defaults {
     let memory = machine.chip.reported_memory.value.get();
     let name = machine.chip.device_name.value.to_lowercase();
-    let (serving, scripted, seqs, rule) = if memory >= 160 * GIB {
+    let (serving, scripted, seqs, rule) = if memory >= 160 * GIB && large == LargeChips::Twice {
         (16384, 16384, 1024, "default of devices with at least 160 GiB")
     } else if memory >= 70 * GIB && !name.contains("a100") {
         (8192, 16384, 1024, "default of devices with at least 70 GiB")

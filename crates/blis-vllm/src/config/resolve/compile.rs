@@ -13,6 +13,7 @@ use super::model::{GPT_OSS, has_blocked_weights, is_nvfp4};
 use super::{DraftWidths, Machine, Start};
 use crate::config::choices::{All2AllBackend, CompilationMode, CudagraphMode, GraphSupport};
 use crate::config::error::ConfigError;
+use crate::config::former_rules::LargeChips;
 use crate::config::resolved::{CompilationSettings, DataParallelSettings, PassSettings, SchedulerSettings, custom_op_enabled};
 use crate::config::setting::Setting;
 
@@ -224,7 +225,7 @@ fn sizes(
         drafts: drafting.map_or(0, |drafting| drafting.tokens.into()),
         tiers: drafting.map_or_else(Vec::new, |drafting| decode_tiers(drafting, scheduler.max_num_seqs)),
         max_num_batched_tokens: scheduler.max_num_batched_tokens,
-        blackwell: machine.family(10),
+        large: machine.family(10) && ledger.rules().large_chips == LargeChips::Twice,
         interactivity: ledger.value(Setting::PerformanceMode).as_str() == Some("interactivity"),
     };
     let sizes = sizing.capture_sizes()?;

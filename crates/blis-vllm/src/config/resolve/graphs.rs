@@ -26,8 +26,8 @@ pub(super) struct Sizing<'a> {
     pub(super) tiers: Vec<(u64, u64)>,
     /// Tokens of one step.
     pub(super) max_num_batched_tokens: u64,
-    /// Whether the device is data-centre Blackwell, which captures further by default.
-    pub(super) blackwell: bool,
+    /// Whether the device captures further by default, as data-centre Blackwell does.
+    pub(super) large: bool,
     /// Whether small batches are all captured.
     pub(super) interactivity: bool,
 }
@@ -36,11 +36,11 @@ impl Sizing<'_> {
     /// The capture sizes, ascending.
     pub(super) fn capture_sizes(&self) -> Result<Vec<u64>, ConfigError> {
         let tokens = self.max_num_batched_tokens;
-        let default_ceiling = if self.blackwell { 1024 } else { 512 };
+        let default_ceiling = if self.large { 1024 } else { 512 };
         let wanted = self.ceiling.unwrap_or_else(|| (self.max_num_seqs * (1 + self.drafts) * 2).min(default_ceiling));
         let ceiling = wanted.min(tokens);
         if ceiling < 1 {
-            return Err(ConfigError::Refused(format!(
+            return Err(ConfigError::Inconsistent(format!(
                 "max_cudagraph_capture_size should be at least 1 when CUDA graphs are used, got {ceiling}"
             )));
         }
@@ -59,7 +59,7 @@ impl Sizing<'_> {
         sizes.dedup();
         let largest = sizes.last().copied().unwrap_or(0);
         match (self.ceiling, self.sizes) {
-            (Some(ceiling), Some(_)) if ceiling != largest => Err(ConfigError::Refused(format!(
+            (Some(ceiling), Some(_)) if ceiling != largest => Err(ConfigError::Inconsistent(format!(
                 "customized max_cudagraph_capture_size (={ceiling}) should be consistent with the max value of \
                  cudagraph_capture_sizes (={largest})"
             ))),

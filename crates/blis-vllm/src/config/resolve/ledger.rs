@@ -5,6 +5,7 @@ use std::fmt::Display;
 use serde_json::Value;
 
 use crate::config::error::ConfigError;
+use crate::config::former_rules::ReleaseRules;
 use crate::config::resolved::{Explained, Source};
 use crate::config::setting::Setting;
 use crate::config::statements::Statements;
@@ -38,6 +39,11 @@ impl<'a> Ledger<'a> {
     /// The stated value of a setting, not written down.
     pub(super) fn stated(&self, setting: Setting) -> Option<&'a Value> {
         self.statements.get(setting).map(|statement| &statement.value)
+    }
+
+    /// What no setting says, by the release that ran the line.
+    pub(super) fn rules(&self) -> ReleaseRules {
+        self.statements.rules
     }
 
     /// Whether the line states `None` for a setting.

@@ -1,7 +1,9 @@
 //! Lines written for earlier releases.
 
-use crate::config::tests::{Case, b200, gpt_oss, h100, h200, llama_fp8, serve, value_of};
-use crate::config::{Launch, LinearBackend, MoeBackend, Source, read};
+use blis_contracts::chip::Chip;
+
+use crate::config::tests::{Case, b200, gpt_oss, h100, h200, llama, llama_fp8, serve, value_of};
+use crate::config::{Launch, LinearBackend, Machine, MoeBackend, Source, read, resolve};
 
 fn written_for<'a>(release: &'a str, line: &'a str, env: &'a [(&'a str, &'a str)]) -> Case<'a> {
     Case { line, env, written_for: Some(release) }
@@ -235,4 +237,16 @@ fn a_level_that_is_missing_or_wrong_is_asked_for_and_only_keys_of_the_compilatio
     }
     assert!(refusal("-O '{\"level\": 3}'").starts_with("unrecognized arguments: -O; vLLM had it from 0.10.2 until before 0.15.1"));
     assert!(Case::line(&serve("-O 3 --max-num-seqs 4")).resolve(&gpt_oss(), &h100()).is_ok());
+}
+
+#[test]
+fn large_chips_were_given_no_more_than_others_before() {
+    let ran = |release: &str, chip: &Chip| {
+        let mut stated = read(Launch { command: Some("vllm serve m"), args: None, env: &[], written_for: None }).unwrap();
+        stated.take_defaults_of(release, &llama()).unwrap();
+        let got = resolve(&stated, Machine { model: &llama(), chip, gpus: 8 }).unwrap();
+        (got.scheduler.max_num_batched_tokens, got.compilation.max_cudagraph_capture_size)
+    };
+    assert_eq!((ran("0.27.0", &b200()), ran("0.28.0", &b200())), ((8192, 512), (16384, 1024)));
+    assert_eq!((ran("0.27.0", &h200()), ran("0.28.0", &h200())), ((8192, 512), (8192, 512)));
 }

@@ -12,7 +12,7 @@ fn refusal(args: &serde_json::Value) -> Option<String> {
 
 #[test]
 fn devices_are_named_one_way_and_once() {
-    for list in ["0,0", "0,GPU-1", "1, 01"] {
+    for list in ["0,0", "0,GPU-1", "1, 01", "a", "-1", "[0", "0,", "MIG-1"] {
         let told = refusal(&json!({"device_ids": list})).unwrap_or_default();
         assert!(told.contains("--device-ids") && told.contains(list), "{list}: {told}");
     }
