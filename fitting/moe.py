@@ -7,7 +7,8 @@ model that these entries are for.
 Experts that read from slots are in `slots.py`, those that only ranks with whole experts have in `resident.py`. Held out: tensor-parallel width 4 whole, and token counts 96 and 1536 at every width. Fitted on expert-parallel width 1.
 How many experts a call touches is arithmetic, not a fit: exact for the tables' balanced routing, and for their
 power-law routing the mean over seeded draws of the same law (`routing`).
-Rows of TensorRT-LLM's kernel with 4-bit weights and tuned rows beside them were measured untuned, and are fitted as tuned ones would take (`tuned.py`).
+Rows of TensorRT-LLM's kernel with 4-bit weights and tuned rows beside them were measured untuned: they are fitted as they are for launches that do not tune, and as
+tuned ones would take (`tuned.py`) for those that do.
 """
 
 from dataclasses import dataclass, replace
@@ -50,6 +51,7 @@ MARLIN = (("vllm_compressedtensorswna16marlinmoe_marlin_marlinexperts", "int4_wo
 # gpt-oss's shape, and DeepSeek V4's two.
 MXFP8 = (("sglang_flashinfer_trtllm_moe", "w4a8_mxfp4_mxfp8", "mxfp4_mxfp8"),
          ("vllm_mxfp4moe_flashinfer_trtllm_mxfp4_mxfp8", "w4a8_mxfp4_mxfp8", "mxfp4_mxfp8", VLLM))
+NVFP4 = (("vllm_compressedtensorsw4a4nvfp4moe_flashinfer_trtllm", "nvfp4", "nvfp4"),)
 # kernel, format, framework, ((kernel_source prefix, moe_dtype, stored format, another framework), ...), multiple the kernel pads the
 # intermediate size of a rank to, reason
 HOPPER = (
@@ -65,7 +67,9 @@ BLACKWELL = (
     ("flashinfer/trtllm-gen-moe", "bf16", VLLM, (("vllm_unquantizedfusedmoe_flashinfer_trtllm", "bfloat16", "bf16"),), 1, TABLE_RULE),
     ("flashinfer/trtllm-gen-moe", "fp8", VLLM, (("vllm_modeloptfp8moe_flashinfer_trtllm", "fp8", "fp8"),), 1, TABLE_RULE),
     ("flashinfer/trtllm-gen-moe", "fp8_block", VLLM, (("vllm_fp8moe_flashinfer_trtllm", "fp8_block", "fp8_block"),), 1, TABLE_RULE),
-    ("flashinfer/trtllm-gen-moe", "nvfp4", VLLM, (("vllm_compressedtensorsw4a4nvfp4moe_flashinfer_trtllm", "nvfp4", "nvfp4"),), 1, TABLE_RULE),
+    ("flashinfer/trtllm-gen-moe", "nvfp4", VLLM, NVFP4, 1, TABLE_RULE),
+    ("flashinfer/trtllm-gen-moe-untuned", "mxfp4_mxfp8", SGLANG, MXFP8, 256, MXFP8_RULE),
+    ("flashinfer/trtllm-gen-moe-untuned", "nvfp4", VLLM, NVFP4, 1, TABLE_RULE),
     ("marlin/moe", "mxfp4", VLLM, MARLIN, 64, MARLIN_RULE),
     ("marlin/moe", "int4_group32", VLLM, MARLIN[:1], 64, TABLE_RULE),
 )

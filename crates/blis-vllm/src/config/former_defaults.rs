@@ -1,8 +1,8 @@
 //! Defaults that earlier releases had otherwise: what a measured run of such a release resolved where its launch line says nothing.
 //!
 //! A line that a user writes down for an earlier release keeps the modelled release's defaults: it asks what that line does today. A
-//! measured run is another matter, since it ran with its own. A row was read in the sources of several releases, and holds up to the
-//! last of them that had it. What no setting says is in `former_rules`. A build between two releases ran with what the later of them
+//! measured run is another matter, since it ran with its own. A row was read in the sources of several releases, and holds from the
+//! first to the last of them that had it. What no setting says is in `former_rules`. A build between two releases ran with what the later of them
 //! still had. Left out: defaults that change nothing this port prices.
 
 use blis_contracts::model::ModelGraph;
@@ -28,6 +28,8 @@ struct Row {
 /// How long some runs had the earlier default.
 struct Until {
     of: Runs,
+    /// The first release that was read and had it, where an earlier one had not.
+    first: Option<&'static str>,
     /// The last release that was read and had it.
     last: &'static str,
     because: &'static str,
@@ -44,17 +46,18 @@ enum Runs {
     Mixtures,
 }
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     Row {
         setting: Setting::CompilationConfigCudagraphMode,
         value: "PIECEWISE",
-        until: &[Until { of: Runs::All, last: "0.10.2", because: "0.11.0 made FULL_AND_PIECEWISE the default" }],
+        until: &[Until { of: Runs::All, first: None, last: "0.10.2", because: "0.11.0 made FULL_AND_PIECEWISE the default" }],
     },
     Row {
         setting: Setting::CompilationConfigPassConfigFuseAllreduceRms,
         value: "false",
         until: &[Until {
             of: Runs::SeveralRanks,
+            first: None,
             last: "0.16.0",
             because: "off at every optimization level up to 0.16.0, and without levels in 0.10.2",
         }],
@@ -62,13 +65,19 @@ const ROWS: [Row; 7] = [
     Row {
         setting: Setting::CompilationConfigPassConfigFuseNormQuant,
         value: "false",
-        until: &[Until { of: Runs::All, last: "0.10.2", because: "0.10.2 fused norms and quantisation only where the line asked for it" }],
+        until: &[Until {
+            of: Runs::All,
+            first: None,
+            last: "0.10.2",
+            because: "0.10.2 fused norms and quantisation only where the line asked for it",
+        }],
     },
     Row {
         setting: Setting::CompilationConfigPassConfigFuseActQuant,
         value: "false",
         until: &[Until {
             of: Runs::All,
+            first: None,
             last: "0.10.2",
             because: "0.10.2 fused activations and quantisation only where the line asked for it",
         }],
@@ -76,20 +85,36 @@ const ROWS: [Row; 7] = [
     Row {
         setting: Setting::VllmAllreduceUseSymmMem,
         value: "0",
-        until: &[Until { of: Runs::SeveralRanks, last: "0.10.2", because: "on by default from 0.11.0" }],
+        until: &[Until { of: Runs::SeveralRanks, first: None, last: "0.10.2", because: "on by default from 0.11.0" }],
     },
     Row {
         setting: Setting::VllmAllreduceUseFlashinfer,
         value: "0",
-        until: &[Until { of: Runs::SeveralRanks, last: "0.28.0", because: "off by default from 0.17.0 to 0.28.0, and absent before" }],
+        until: &[Until {
+            of: Runs::SeveralRanks,
+            first: None,
+            last: "0.28.0",
+            because: "off by default from 0.17.0 to 0.28.0, and absent before",
+        }],
+    },
+    Row {
+        setting: Setting::EnableFlashinferAutotune,
+        value: "false",
+        until: &[Until {
+            of: Runs::All,
+            first: Some("0.21.0"),
+            last: "0.21.0",
+            because: "0.21.0 tuned FlashInfer's kernels at no level but the third; 0.18.0 and 0.22.0 do from the first",
+        }],
     },
     Row {
         setting: Setting::VllmUseV2ModelRunner,
         value: "0",
         until: &[
-            Until { of: Runs::All, last: "0.18.0", because: "off by default in 0.18.0, and absent before" },
+            Until { of: Runs::All, first: None, last: "0.18.0", because: "off by default in 0.18.0, and absent before" },
             Until {
                 of: Runs::Mixtures,
+                first: None,
                 last: "0.28.0",
                 because: "up to 0.28.0 few mixtures of experts, and none that was measured, ran the second model runner by default",
             },
@@ -129,14 +154,17 @@ impl Stated {
                 Runs::SeveralRanks => several,
                 Runs::Mixtures => has_experts(model),
             };
-            let had_it = |until: &&Until| concerned(until.of) && Release::parse(until.last).is_ok_and(|last| last >= ran);
-            let Some(Until { last, because, .. }) = row.until.iter().find(had_it).filter(|_| !self.statements.has(field)) else {
+            let read = |release: &str| Release::parse(release).expect("the releases of the rows are checked by the tests of this file");
+            let had_it =
+                |until: &&Until| concerned(until.of) && until.first.is_none_or(|first| read(first) <= ran) && ran <= read(until.last);
+            let Some(Until { first, last, because, .. }) = row.until.iter().find(had_it).filter(|_| !self.statements.has(field)) else {
                 continue;
             };
             let value = from_word(field, row.value)?;
             let name = field.name();
-            self.statements.notes.push(format!("{name} = {} was the default up to {last} ({because})", shown(&value)));
-            self.statements.insert(field, Statement { value, source: Source::FormerDefault, rule: format!("default up to {last}") });
+            let rule = first.map_or_else(|| format!("default up to {last}"), |first| format!("default from {first} to {last}"));
+            self.statements.notes.push(format!("{name} = {} was the {rule} ({because})", shown(&value)));
+            self.statements.insert(field, Statement { value, source: Source::FormerDefault, rule });
         }
         Ok(())
     }
@@ -165,7 +193,10 @@ mod tests {
     fn every_row_gives_its_field_a_value_it_accepts_and_no_field_has_two() {
         for row in &ROWS {
             let field = Field::of(row.setting);
-            let read = row.until.iter().all(|until| Release::parse(until.last).is_ok());
+            let read = row
+                .until
+                .iter()
+                .all(|until| [until.first.unwrap_or(until.last), until.last].iter().all(|release| Release::parse(release).is_ok()));
             assert!(from_word(field, row.value).is_ok() && read && !row.until.is_empty(), "{}", field.name());
             assert_eq!(ROWS.iter().filter(|other| other.setting == row.setting).count(), 1, "{}", field.name());
         }
@@ -190,6 +221,13 @@ mod tests {
         assert_eq!(ran("0.22.0", &gpt_oss()), ran("0.10.2", &llama()));
         assert!(ran("0.28.0", &gpt_oss()).is_some());
         assert_eq!(ran("0.29.0", &gpt_oss()), None);
+    }
+
+    #[test]
+    fn one_release_did_not_tune_what_those_before_and_after_it_did() {
+        let ran = |release| value(&taken("vllm serve m", release, &llama()), "enable_flashinfer_autotune");
+        assert_eq!(ran("0.21.0").as_deref(), Some("false"));
+        assert_eq!((ran("0.18.0"), ran("0.22.0")), (None, None));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use blis_contracts::plan::PrimitiveShape;
 use super::names::{
     CUTLASS_EXPERTS, DEEPGEMM_EXPERTS, DEEPGEMM_SLOT_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, HUMMING_EXPERTS,
     KernelName, MARLIN_EXPERTS, OPENAI_TRITON_MXFP4, OPENAI_TRITON_MXFP4_UNFUSED, TRITON_EXPERTS, TRITON_SLOT_EXPERTS, TRTLLM_EXPERTS,
+    TRTLLM_UNTUNED_EXPERTS,
 };
 use super::site::Site;
 use super::{LoweringError, compressed, exchange};
@@ -313,15 +314,36 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     let padded = hidden != width;
     // TensorRT-LLM's quantisation to mxfp8 pads while it quantises (upstream's `skip_forward_padding`).
     let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
+    let format = MatmulFormat { weights, activations: row.activations.unwrap_or(usual) };
     ExpertsChoice {
-        kernel: row.kernel,
-        format: MatmulFormat { weights, activations: row.activations.unwrap_or(usual) },
+        kernel: tuned(site, row.kernel, format),
+        format,
         hidden,
         intermediate: site.expert_width(moe).next_multiple_of(width_multiple(site, moe, row)),
         storage: row.storage,
         pads_input: padded && !quantises_and_pads,
         output: if row.trims_output { width } else { hidden },
     }
+}
+
+/// The kernel as it runs where FlashInfer tunes nothing at start-up. Of formats but these it is not known what tuning saves.
+/// upstream: vllm `model_executor/warmup/kernel_warmup.py::flashinfer_autotune`
+fn tuned(site: &Site<'_>, kernel: KernelName, format: MatmulFormat) -> KernelName {
+    let told_apart = match format.weights {
+        FormatName::Nvfp4 => true,
+        FormatName::Mxfp4 => format.activations == FormatName::Mxfp8,
+        FormatName::Fp32
+        | FormatName::Bf16
+        | FormatName::Fp16
+        | FormatName::Fp8
+        | FormatName::Fp8Block
+        | FormatName::Mxfp8
+        | FormatName::Int4Group32
+        | FormatName::Int4Group128
+        | FormatName::Int8 => false,
+    };
+    let untuned = kernel == TRTLLM_EXPERTS && told_apart && !site.resolved.kernels.enable_flashinfer_autotune;
+    if untuned { TRTLLM_UNTUNED_EXPERTS } else { kernel }
 }
 
 /// Multiple that an expert's width is padded to. FlashInfer's kernels for NVFP4 want the up projection to yield a multiple of 128, with its

@@ -204,6 +204,8 @@ kernels! {
     OPENAI_TRITON_MXFP4_UNFUSED = "openai-triton" / "mxfp4-unfused";
     /// TensorRT-LLM's experts in FlashInfer.
     TRTLLM_EXPERTS = "flashinfer" / "trtllm-gen-moe";
+    /// The same at the tiles that its launcher takes where nothing was tuned at start-up, of which they are not the fastest for 4-bit weights.
+    TRTLLM_UNTUNED_EXPERTS = "flashinfer" / "trtllm-gen-moe-untuned";
     /// CUTLASS experts in FlashInfer.
     FLASHINFER_CUTLASS_EXPERTS = "flashinfer" / "cutlass-moe";
     /// CuTe DSL experts in FlashInfer.

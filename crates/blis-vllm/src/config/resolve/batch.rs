@@ -33,8 +33,12 @@ pub(super) fn resolve(
     let enable_chunked_prefill = ledger.flag_or(Setting::EnableChunkedPrefill, true, "generative decoders support chunked prefill");
     let async_scheduling = async_scheduling(ledger, start)?;
     let stages = stated_stages.max(start.unpriced.stages);
-    let (max_num_batched_tokens, max_num_seqs) =
-        budgets(ledger, defaults((machine, ledger.rules().large_chips), start.usage, in_slots), (max_model_len, floor), enable_chunked_prefill)?;
+    let (max_num_batched_tokens, max_num_seqs) = budgets(
+        ledger,
+        defaults((machine, ledger.rules().large_chips), start.usage, in_slots),
+        (max_model_len, floor),
+        enable_chunked_prefill,
+    )?;
     let scheduled = ledger.optional_count(Setting::MaxNumScheduledTokens)?;
     if scheduled.is_none() {
         ledger.derive(Setting::MaxNumScheduledTokens, max_num_batched_tokens, Setting::MaxNumBatchedTokens.key());
