@@ -3,7 +3,8 @@ those that leave it, `exchange.py` those that send each token to its own experts
 
 A library switches algorithm with size (one shot, two shots, then the copy engine's or NCCL's), so a group's times are a few
 straight lines `latency + bytes/bandwidth`, each over one range. The number of ranges is what the data need: a further range
-must take at least `GAIN` off the largest error. Held out: every third size, each predicted from lines fitted to the others.
+must take at least `GAIN` off the largest error. Where vLLM's dispatch states the size from which another kernel runs, a range ends right before it; elsewhere it ends at a
+measured size. Held out: every third size, each predicted from lines fitted to the others.
 
 Tables count bf16 elements of the larger side (what is summed, what is concatenated); sizes here are its bytes. Only rows replayed from a graph are read: eager rows show host time.
 The vLLM rows are what its all-reduce dispatch runs at each size, so the entry named custom-all-reduce covers the sizes at which
@@ -27,7 +28,10 @@ MULTICAST_SUMS = SWITCHED[2:]             # chips on which vLLM sums parts withi
 SAME_DOMAIN = {"gb200-nvl72": "gb300-nvl72"}
 EVERYWHERE = ("vllm-csrc/custom-all-reduce", "nccl/all-reduce", "nccl/all-gather", "nccl/reduce-scatter")
 PLAIN = ("nccl-all-reduce", "nccl-all-gather", "nccl-reduce-scatter")
+VLLM_DISPATCH = ("vllm-csrc/custom-all-reduce", "torch/symmetric-memory")
+TRTLLM_SUMS = ("flashinfer/fused-all-reduce-norm", "flashinfer/all-reduce")
 MAX_RANGES, GAIN = 7, 0.015
+LONE = 1e12                    # bytes a microsecond of a range that one size is known of
 FUSED_RULE = (
     "the fused kernel is TensorRT-LLM's one- and two-shot all-reduce with the norm in its epilogue: TensorRT-LLM 1.3.0rc20's "
     "all-reduce rows, the norm's arithmetic taken as hidden behind the exchange"
@@ -51,6 +55,24 @@ NCCL_RULE = "NCCL 2.29.2 rows taken under TensorRT-LLM; the modelled release shi
 # add less than this share of the rate before, among sizes that take so many times the shortest.
 PARTS = {"vllm-csrc/lamport-all-gather": ", an upper bound, since a switch copies what is sent once", "vllm-csrc/lamport-reduce-scatter": ""}
 MOST_PARTS, LEAST_RATE, COUNTED = 16 * 2**20, 0.8, 1.35
+KIB = 2**10
+# Bytes from which vLLM's all-reduce takes two shots, by ranks, where all reach each other. upstream: vllm `csrc/custom_all_reduce.cuh::CustomAllreduce::allreduce`
+TWO_SHOTS = {4: 512 * KIB, 8: 256 * KIB}
+# Bytes from which the dispatch leaves it for symmetric memory, by chip and ranks, within its buffer of 8 MiB.
+# upstream: vllm `distributed/device_communicators/all_reduce_utils.py::CUSTOM_ALL_REDUCE_MAX_SIZES`, `custom_all_reduce.py::CustomAllreduce.should_custom_ar`
+BUFFER = 8192 * KIB
+LEFT = {
+    **dict.fromkeys(("h100", "h200"), {2: BUFFER, 4: BUFFER, 8: 256 * KIB}),
+    **dict.fromkeys(("b200", "gb200-nvl72"), {2: 2048 * KIB, 4: 2048 * KIB, 8: 1024 * KIB}),
+    **dict.fromkeys(("b300", "gb300-nvl72"), {2: 4096 * KIB, 4: 4096 * KIB, 8: 4096 * KIB}),
+}
+# Bytes up to which TensorRT-LLM's all-reduce takes one shot where vLLM launches it, by chip and ranks; its own rows turn there too.
+# upstream: vllm `compilation/passes/fusion/allreduce_rms_fusion.py::_FI_ALLREDUCE_ONE_SHOT_MAX_SIZES_MB`
+ONE_SHOT = {
+    **dict.fromkeys(("h100", "h200"), {2: 32768 * KIB, 4: 2048 * KIB, 8: 512 * KIB}),
+    **dict.fromkeys(("b200", "gb200-nvl72"), {2: 32768 * KIB, 4: 4096 * KIB, 8: 1024 * KIB}),
+    **dict.fromkeys(("b300", "gb300-nvl72"), {2: 32768 * KIB, 4: 4096 * KIB, 8: 2048 * KIB}),
+}
 # kernel, primitive, framework, table, column=value filters, reason
 TABLES = (
     ("vllm-csrc/custom-all-reduce", "collective.all_reduce", "vllm/0.24.0", "custom_allreduce_perf", {"backend": "vllm_graph"}, TABLE_RULE),
@@ -85,9 +107,32 @@ def line(size, time):
     return best
 
 
-def ranges_of(size, time):
+def switches_of(kernel, chip, group):
+    """The sizes from which vLLM runs another kernel, ascending."""
+    if kernel in TRTLLM_SUMS and (most := ONE_SHOT.get(chip, {}).get(group)) is not None:
+        return (most + 1,)
+    if kernel not in VLLM_DISPATCH:
+        return ()
+    return tuple(sorted({size for size in (TWO_SHOTS.get(group), LEFT.get(chip, {}).get(group)) if size is not None}))
+
+
+def ranges_of(size, time, switches=()):
+    """Ranges of the sizes below the first switch, of those up to the second, and so on."""
+    ranges, starts = [], (0, *switches)
+    for start, end in zip(starts, (*switches, np.inf)):
+        within = (size >= start) & (size < end)
+        if within.any():
+            if ranges:
+                ranges[-1][0] = int(start) - 1
+            ranges += fewest(size[within], time[within])
+    return ranges
+
+
+def fewest(size, time):
     """The fewest ranges that the gain rule admits; breaks lie at measured sizes (algorithms switch at powers of two)."""
     n = len(size)
+    if n < 2:
+        return [[None, rounded(float(time[0])), LONE]]
     cost = {(i, j): line(size[i:j], time[i:j]) for i in range(n) for j in range(i + 2, n + 1)}
     best = {(1, j): (cost[0, j][2], [(0, j)]) for j in range(2, n + 1)}
     for parts in range(2, MAX_RANGES + 1):
@@ -178,10 +223,11 @@ def domain_entries(chip, wheel, report):
                 size, time, table = group * size[keep], time[keep], table.where(order[keep])
             held = np.arange(len(size)) % 3 == 1
             held[-1] = False
-            error = forms.collective({"bytes": size[held]}, {"ranges": ranges_of(size[~held], time[~held])}) / time[held] - 1.0
+            switches = switches_of(kernel, table.chip, group)
+            error = forms.collective({"bytes": size[held]}, {"ranges": ranges_of(size[~held], time[~held], switches)}) / time[held] - 1.0
             label = f"{kernel.replace('/', '-')}-{group}"
             report.add("collective", chip, label, "held out", error)
-            ranges = ranges_of(size, time)
+            ranges = ranges_of(size, time, switches)
             if kernel in PARTS:
                 ranges = within_link(group, ranges, size[-1], link)
             own = forms.collective({"bytes": size}, {"ranges": ranges}) / time - 1.0

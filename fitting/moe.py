@@ -151,7 +151,7 @@ def inputs_of(table, facts, stored, multiple, peak):
     return {
         "tokens": tokens, "experts": experts, "pairs": tokens * topk, "hit": hit, "expert_bytes": stored * elements,
         "width": t["hidden_size"].astype(float),
-        "pair_operations": 2.0 * matrices * t["hidden_size"] * inter, "bandwidth": facts["bandwidth"], "peak": facts["peak"][peak],
+        "pair_operations": 2.0 * elements, "bandwidth": facts["bandwidth"], "peak": facts["peak"][peak],
     }
 
 

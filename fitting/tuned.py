@@ -87,15 +87,19 @@ def own_rows(wheel, chip, tensor_format):
 
 @lru_cache(maxsize=None)
 def pairings(wheel, chips, tensor_format):
-    """Of each call that was measured tuned and untuned: the ratio of both times, its pairs an expert, and its shape (hidden and inter size, experts)."""
+    """Of each untuned call, where tuned ones were measured: the ratio of both times, its pairs an expert, and its shape (hidden and inter size, experts). The tables' token
+    counts differ; between two of a shape's a tuned time is taken on the straight line."""
     _, dtype, tuned, untuned = TUNED[tensor_format]
     ratio, pairs, shape = [], [], []
     for chip in chips:
         quick, slow = (rows(wheel.table(chip, "moe", framework, "moe_perf"), dtype, kernel) for framework, kernel in ((TRTLLM, tuned), (VLLM, untuned)))
-        times = dict(zip(quick.keys(CALL), quick["latency_us"]))
+        times = {}
+        for call, latency in sorted(zip(quick.keys(CALL), quick["latency_us"].tolist())):
+            times.setdefault(call[1:], []).append((call[0], latency))
         for call, latency, average in zip(slow.keys(CALL), slow["latency_us"], pairs_an_expert(slow)):
-            if call in times:
-                ratio.append(times[call] / latency)
+            known = np.array(times.get(call[1:], [(np.inf, 0.0)]))
+            if known[0, 0] <= call[0] <= known[-1, 0]:
+                ratio.append(np.interp(call[0], *known.T) / latency)
                 pairs.append(average)
                 shape.append((call[1], call[2], call[4]))
     return np.array(ratio), np.array(pairs), np.array(shape)

@@ -46,7 +46,7 @@ enum Runs {
     Mixtures,
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     Row {
         setting: Setting::CompilationConfigCudagraphMode,
         value: "PIECEWISE",
@@ -98,6 +98,11 @@ const ROWS: [Row; 8] = [
         }],
     },
     Row {
+        setting: Setting::VllmBlockscaleFp8GemmFlashinfer,
+        value: "0",
+        until: &[Until { of: Runs::All, first: None, last: "0.16.0", because: "on by default from 0.17.0" }],
+    },
+    Row {
         setting: Setting::EnableFlashinferAutotune,
         value: "false",
         until: &[Until {
@@ -144,7 +149,7 @@ impl Stated {
     /// rules where no setting says them. Each default taken is among the notes.
     pub fn take_defaults_of(&mut self, release: &str, model: &ModelGraph) -> Result<(), ConfigError> {
         let ran = Release::parse(release)?;
-        self.statements.rules = ReleaseRules::of(ran);
+        self.statements.rules = ReleaseRules::of(ran, &self.statements.without_effect);
         let several =
             self.statements.get(Setting::TensorParallelSize).and_then(|ranks| ranks.value.as_u64()).is_some_and(|ranks| ranks > 1);
         for row in &ROWS {
@@ -207,11 +212,11 @@ mod tests {
         let old = taken("vllm serve m -tp 2", "0.10.2", &llama());
         assert_eq!(value(&old, "compilation_config.cudagraph_mode").as_deref(), Some("PIECEWISE"));
         assert_eq!(value(&old, FUSED).as_deref(), Some("false"));
-        assert_eq!(old.notes().len(), 7);
+        assert_eq!(old.notes().len(), 8);
         let stated = taken("vllm serve m -tp 2 -cc.pass_config.fuse_allreduce_rms true", "0.10.2", &llama());
         assert_eq!(value(&stated, FUSED).as_deref(), Some("true"));
         assert_eq!(value(&taken("vllm serve m -tp 2", "0.17.0", &llama()), FUSED), None);
-        assert_eq!(taken("vllm serve m", "0.10.2", &llama()).notes().len(), 4, "what ranks do together says nothing of one");
+        assert_eq!(taken("vllm serve m", "0.10.2", &llama()).notes().len(), 5, "what ranks do together says nothing of one");
     }
 
     #[test]
@@ -221,6 +226,16 @@ mod tests {
         assert_eq!(ran("0.22.0", &gpt_oss()), ran("0.10.2", &llama()));
         assert!(ran("0.28.0", &gpt_oss()).is_some());
         assert_eq!(ran("0.29.0", &gpt_oss()), None);
+    }
+
+    #[test]
+    fn a_pass_that_a_line_asked_for_is_told_from_its_absence() {
+        let asked = |line| {
+            let mut stated = read(Launch { command: Some(line), args: None, env: &[], written_for: Some("0.22.0") }).unwrap();
+            stated.take_defaults_of("0.22.0", &llama()).unwrap();
+            stated.statements.rules.fuses_spanning_norms
+        };
+        assert!(asked("vllm serve m -cc.pass_config.fuse_minimax_qk_norm true") && !asked("vllm serve m"));
     }
 
     #[test]

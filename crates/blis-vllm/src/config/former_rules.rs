@@ -1,9 +1,14 @@
-//! What earlier releases counted, padded or fused otherwise where no setting says so, for measured runs of them.
+//! What earlier releases counted or padded otherwise where no setting says so, for measured runs of them; what they launched otherwise is in
+//! `lowering/former.rs`.
 //!
 //! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. Most decide how many
 //! tokens the KV cache is said to hold. Left out: rules of scheduling, which are the modelled release's for every run.
 
+use std::collections::BTreeSet;
+
 use super::formerly::Release;
+
+const FUSE_SPANNING_NORMS: &str = "compilation_config.pass_config.fuse_minimax_qk_norm";
 
 /// The rules of one release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +22,8 @@ pub struct ReleaseRules {
     pub trtllm_mxfp4_width: u64,
     /// What chips of the largest kinds are given where a line says nothing.
     pub large_chips: LargeChips,
-    /// Which sums over ranks run as one kernel with their norm.
-    pub fused_sums: FusedSums,
+    /// Whether the line asked for what releases that did not do so by default called `fuse_minimax_qk_norm`.
+    pub(crate) fuses_spanning_norms: bool,
     /// The release, for what each kernel's own table says of releases; none for the modelled one.
     pub(crate) ran: Option<Release>,
 }
@@ -51,17 +56,6 @@ pub enum LargeChips {
     Twice,
 }
 
-/// Which sums over ranks FlashInfer fuses with their norm, by what they sum, and what a larger one costs.
-/// upstream: vllm `compilation/collective_fusion.py::AllReduceFusionPass.__init__`, `call_trtllm_fused_allreduce_norm`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FusedSums {
-    /// Those within the limit. Steps with larger ones are compiled without the fusion.
-    WithinLimit,
-    /// Those within a rank's share of the limit. A larger one is summed and normalised by other kernels inside the fused operation,
-    /// which then copies what it summed back to where it was read.
-    WithinShare,
-}
-
 impl ReleaseRules {
     /// Those of the modelled release.
     pub const MODELLED: Self = Self {
@@ -69,19 +63,19 @@ impl ReleaseRules {
         capacity: CapacityCount::LongestRequests,
         trtllm_mxfp4_width: 128,
         large_chips: LargeChips::Twice,
-        fused_sums: FusedSums::WithinLimit,
+        fuses_spanning_norms: false,
         ran: None,
     };
 
-    /// Those of a release.
-    pub(super) fn of(release: Release) -> Self {
+    /// Those of a release, which ran a line whose spellings `without_effect` say nothing to the modelled one.
+    pub(super) fn of(release: Release, without_effect: &BTreeSet<&str>) -> Self {
         let up_to = |last: [u32; 3]| release <= Release::new(last);
         Self {
             windows: if up_to([0, 25, 0]) { WindowReach::OneStep } else { WindowReach::StepsInFlight },
             capacity: if up_to([0, 18, 0]) { CapacityCount::BlocksOverGroups } else { CapacityCount::LongestRequests },
             trtllm_mxfp4_width: if up_to([0, 26, 0]) { 256 } else { Self::MODELLED.trtllm_mxfp4_width },
             large_chips: if up_to([0, 27, 0]) { LargeChips::AsOthers } else { LargeChips::Twice },
-            fused_sums: if up_to([0, 10, 2]) { FusedSums::WithinShare } else { FusedSums::WithinLimit },
+            fuses_spanning_norms: without_effect.contains(FUSE_SPANNING_NORMS),
             ran: Release::parse(crate::RELEASE).is_ok_and(|modelled| release < modelled).then_some(release),
         }
     }
@@ -99,11 +93,10 @@ mod tests {
 
     #[test]
     fn a_rule_holds_up_to_the_last_release_that_had_it() {
-        let of = |text| ReleaseRules::of(Release::parse(text).unwrap());
+        let of = |text| ReleaseRules::of(Release::parse(text).unwrap(), &BTreeSet::new());
         assert_eq!(of("0.18.0").capacity, CapacityCount::BlocksOverGroups);
         assert_eq!((of("0.22.0").capacity, of("0.25.0").windows), (CapacityCount::LongestRequests, WindowReach::OneStep));
         assert_eq!((of("0.26.0").windows, of("0.26.0").trtllm_mxfp4_width), (WindowReach::StepsInFlight, 256));
-        assert_eq!((of("0.10.2").fused_sums, of("0.15.1").fused_sums), (FusedSums::WithinShare, FusedSums::WithinLimit));
         assert_eq!((of("0.27.0").large_chips, of("0.28.0").large_chips), (LargeChips::AsOthers, LargeChips::Twice));
         assert_eq!(of(crate::RELEASE), ReleaseRules::MODELLED);
     }

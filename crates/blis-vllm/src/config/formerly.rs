@@ -131,7 +131,10 @@ pub(super) fn translate(
     let spelled = if row.takes == 0 && old.starts_with("--") { old.to_owned() } else { format!("{old} = {written}") };
     let said = match row.becomes {
         Becomes::Refused => return Err(no_equivalent(old, &written, row.reason)),
-        Becomes::Nothing => "has no effect now".to_owned(),
+        Becomes::Nothing => {
+            statements.without_effect.insert(row.old);
+            "has no effect now".to_owned()
+        }
         Becomes::Setting => {
             let mut said = Vec::new();
             for (key, new) in &row.to {

@@ -32,7 +32,7 @@ pub use choices::{
 };
 pub use error::{ConfigError, Place};
 pub use former_defaults::release_after;
-pub use former_rules::{CapacityCount, FusedSums, LargeChips, ReleaseRules, WindowReach};
+pub use former_rules::{CapacityCount, LargeChips, ReleaseRules, WindowReach};
 pub(crate) use formerly::Release;
 pub use launch::{Estimated, Launch, Reading, Stated, read, read_estimating};
 pub use resolve::{DraftWidths, Machine, Unpriced, UsageContext, resolve, resolve_for, resolve_unpriced};

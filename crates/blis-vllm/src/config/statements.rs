@@ -1,6 +1,6 @@
 //! What a launch line states: one value per field, with the words it was stated in. Later statements replace earlier ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ pub(super) struct Statements {
     by_key: BTreeMap<&'static str, Statement>,
     /// Translations and warnings.
     pub(super) notes: Vec<String>,
+    /// Former spellings of what has no effect now.
+    pub(super) without_effect: BTreeSet<&'static str>,
     /// What the release that runs does otherwise.
     pub(super) rules: ReleaseRules,
 }

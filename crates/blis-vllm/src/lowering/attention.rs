@@ -6,6 +6,7 @@
 
 use blis_contracts::model::GroupedQueryAttention;
 
+use super::former::Former;
 use super::names::{
     FLASH_ATTN_2, FLASH_ATTN_3, FLASH_ATTN_4, FLASHINFER_DECODE, FLASHINFER_PREFILL, FLASHINFER_PREFILL_HOPPER, FLEX_ATTENTION, KernelName,
     TRITON_ATTENTION, TRTLLM_DECODE, TRTLLM_PREFILL, XQA_DECODE,
@@ -67,6 +68,16 @@ pub(super) fn quantises_output(site: &Site<'_>, own: &GroupedQueryAttention) -> 
     let in_one_graph = site.compiled() && compilation.passes.fuse_attn_quant && !compilation.splits_at_attention;
     let kernels = (prefill(site, own), decode(site, own)) == (TRTLLM_PREFILL, TRTLLM_DECODE);
     in_one_graph && kernels && site.resolved.cache.kv_cache_dtype.is_quantized()
+}
+
+/// Whether queries are quantised for a cache of 8 bits by a kernel of its own: where no compiler writes it together with their rotation.
+/// upstream: vllm `model_executor/layers/attention/attention.py::Attention.forward`, `supports_quant_query_input` of the backends
+pub(super) fn quantises_queries_apart(site: &Site<'_>, own: &GroupedQueryAttention) -> bool {
+    let kernel = decode(site, own);
+    let on_request = kernel == TRTLLM_DECODE && !site.resolved.attention.disable_flashinfer_q_quantization;
+    let takes_them = on_request || [FLASH_ATTN_3, TRITON_ATTENTION].contains(&kernel);
+    let apart = site.custom_op("quant_fp8") || Former::UnmergedAttention.ran(site);
+    site.resolved.cache.kv_cache_dtype.is_quantized() && takes_them && apart
 }
 
 fn decide(table: &[Row], site: &Site<'_>, own: &GroupedQueryAttention) -> KernelName {

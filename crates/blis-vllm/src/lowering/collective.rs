@@ -10,13 +10,13 @@
 
 use blis_contracts::plan::RowRange;
 
+use super::former::Former;
 use super::names::{
     CUSTOM_ALL_REDUCE, FLASHINFER_ALL_REDUCE, KernelName, LAMPORT_ALL_GATHER, LAMPORT_REDUCE_SCATTER, MULTIMEM_REDUCE_SCATTER,
     NCCL_ALL_GATHER, NCCL_ALL_REDUCE, NCCL_REDUCE_SCATTER, NCCL_SYMMETRIC_ALL_REDUCE, SYMMETRIC_MEMORY,
 };
 use super::parts;
 use super::site::Site;
-use crate::config::FusedSums;
 
 const MIB: u64 = 1 << 20;
 
@@ -68,10 +68,7 @@ pub(super) fn fused_rows(site: &Site<'_>) -> Option<RowRange> {
         return Some(RowRange { least: 0, most: rows(bytes / (site.model.hidden_size * site.element_bytes())) });
     }
     let most = passes.allreduce_fusion_max_tokens.filter(|_| passes.fuse_allreduce_rms && site.compiled() && site.ranks > 1)?;
-    let most = match site.resolved.rules.fused_sums {
-        FusedSums::WithinLimit => most,
-        FusedSums::WithinShare => most / u64::from(site.ranks),
-    };
+    let most = if Former::SumsWithinShare.ran(site) { most / u64::from(site.ranks) } else { most };
     let most = most.min(site.resolved.scheduler.max_num_batched_tokens);
     (most > 0).then(|| RowRange { least: 0, most: rows(most) })
 }

@@ -24,6 +24,7 @@ use super::elementwise;
 use super::exchange;
 use super::experts;
 use super::feed_forward::SHARED_BESIDE_MOST_ROWS;
+use super::former::Former;
 use super::linear::{self, Matrix};
 use super::names::{
     CSRC_RMS_NORM, DEEPGEMM_PAGED_SCORES, DEEPGEMM_SCORES, FLASHMLA_SPARSE_DECODE, FLASHMLA_SPARSE_PREFILL, FUSED_INVERSE_ROTATION,
@@ -38,6 +39,7 @@ const STREAMS_MOST_ROWS: u32 = 1024;
 
 /// Rows up to which mixing out of a sublayer and the projection for the next are one kernel: `_FUSED_POST_PRE_MAX_TOKENS`.
 const JOINED_MIXING_MOST_ROWS: u32 = 32;
+const NARROW_MIXING_MOST_ROWS: u32 = 16;
 
 /// Query heads that FlashMLA runs; fewer are padded to the next.
 const KERNEL_HEADS: [u32; 2] = [64, 128];
@@ -203,7 +205,7 @@ impl Mixing {
 
     /// Out of one sublayer and into the next.
     fn between(self, pass: &mut Pass<'_>) {
-        let (few, many) = split(JOINED_MIXING_MOST_ROWS);
+        let (few, many) = split(if Former::NarrowMixing.ran(pass.site) { NARROW_MIXING_MOST_ROWS } else { JOINED_MIXING_MOST_ROWS });
         self.one_way(pass, MHC_OUT_IN, few);
         self.one_way(pass, MHC_OUT, many);
         self.one_way(pass, MHC_IN, many);

@@ -3,7 +3,8 @@
 //! upstream: vllm `platforms/cuda.py::CudaPlatformBase.is_arch_support_pdl`, `utils/deep_gemm.py::_apply_pdl`
 //!
 //! A kernel stands here if its launch sets the attribute and its code waits for the kernel before it: read in sources, or where there are none in
-//! the wheels' binaries. Of several kernels under one name the first counts. Measured runs of earlier releases launched as those did.
+//! the wheels' binaries. Of several kernels under one name the first counts: attention begins with what
+//! writes keys and values to the cache, which is not. Measured runs of earlier releases launched as those did.
 //! Left out: kernels of closed libraries, of which nothing shows how they are launched; vLLM's quantisation, which is launched so
 //! for some formats alone; the down projections of latent attention, whose caller asks for it in models the catalog does not have.
 
@@ -13,11 +14,10 @@ use super::names::{
     CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_ROUTER, CUTEDSL_FEW_ROWS_ROUTER, CUTEDSL_MSA_INDEX_DECODE, CUTEDSL_ROUTER,
     DEEPGEMM_FP8_BLOCK, DEEPGEMM_PAGED_SCORES, DEEPGEMM_PAGED_TOKEN_SCORES, DEEPGEMM_SCORES, DEEPGEMM_TOKEN_SCORES, FLASHINFER_ALL_REDUCE,
     FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_MXFP8, FLASHINFER_CUTEDSL_NVFP4, FLASHINFER_CUTLASS_EXPERTS, FLASHINFER_CUTLASS_MXFP8,
-    FLASHINFER_CUTLASS_NVFP4, FLASHINFER_DECODE, FLASHINFER_FP8, FLASHINFER_MXFP8_QUANTISE, FLASHINFER_NORM, FLASHINFER_PREFILL,
+    FLASHINFER_CUTLASS_NVFP4, FLASHINFER_FP8, FLASHINFER_MXFP8_QUANTISE, FLASHINFER_NORM, 
     FUSED_ALL_REDUCE_NORM, FUSED_INVERSE_ROTATION, FUSED_KEY_INSERT, KernelName, MHC_IN, MHC_OUT, MHC_OUT_IN, TRITON_CAUSAL_CONV,
     TRITON_CAUSAL_CONV_UPDATE, TRITON_LATENT_NORM_ROPE, TRITON_LATENT_QUERY, TRITON_MSA_DECODE, TRITON_MSA_INDEX_DECODE,
-    TRITON_QK_LATENT_NORM, TRTLLM_DECODE, TRTLLM_EXPERTS, TRTLLM_MLA_DECODE, TRTLLM_PREFILL, TRTLLM_SPARSE_MLA, TRTLLM_UNTUNED_EXPERTS,
-    XQA_DECODE,
+    TRITON_QK_LATENT_NORM, TRTLLM_EXPERTS, TRTLLM_SPARSE_MLA, TRTLLM_UNTUNED_EXPERTS,
 };
 use super::site::Site;
 use crate::config::Release;
@@ -31,14 +31,9 @@ const SINCE: [(Release, &[KernelName]); 7] = [
         Release::new([0, 10, 2]),
         &[
             FUSED_ALL_REDUCE_NORM,
-            TRTLLM_DECODE,
-            TRTLLM_PREFILL,
-            TRTLLM_MLA_DECODE,
             TRTLLM_EXPERTS,
             TRTLLM_UNTUNED_EXPERTS,
             FLASHINFER_CUTLASS_EXPERTS,
-            FLASHINFER_DECODE,
-            FLASHINFER_PREFILL,
             FLASHINFER_MXFP8_QUANTISE,
         ],
     ),
@@ -73,7 +68,6 @@ const SINCE: [(Release, &[KernelName]); 7] = [
             TRITON_MSA_DECODE,
             TRITON_MSA_INDEX_DECODE,
             CUTEDSL_MSA_INDEX_DECODE,
-            XQA_DECODE,
         ],
     ),
     (Release::new([0, 26, 0]), &[CUTEDSL_ROUTER, CUTEDSL_FEW_ROWS_ROUTER]),

@@ -15,6 +15,7 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::MixtureOfExperts;
 use blis_contracts::plan::PrimitiveShape;
 
+use super::former::Former;
 use super::names::{
     CUTLASS_EXPERTS, DEEPGEMM_EXPERTS, DEEPGEMM_SLOT_EXPERTS, FLASHINFER_CUTEDSL_EXPERTS, FLASHINFER_CUTLASS_EXPERTS, HUMMING_EXPERTS,
     KernelName, MARLIN_EXPERTS, OPENAI_TRITON_MXFP4, OPENAI_TRITON_MXFP4_UNFUSED, TRITON_EXPERTS, TRITON_SLOT_EXPERTS, TRTLLM_EXPERTS,
@@ -180,7 +181,7 @@ const FP8: &[Row] = &[
 
 /// 8-bit floats with a scale per block; on Hopper without expert parallelism Triton comes first.
 const FP8_BLOCK: &[Row] = &[
-    Row { backend: None, ..row(MoeBackend::Auto, |site| hopper(site) && site.expert_ranks == 1, TRITON_EXPERTS) },
+    Row { backend: None, ..row(MoeBackend::Auto, triton_first, TRITON_EXPERTS) },
     row(MoeBackend::FlashinferTrtllm, |site| blackwell(site) && !site.is_gemma4() && gathers(site), TRTLLM_EXPERTS),
     row(MoeBackend::FlashinferCutlass, hopper, FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::DeepGemm, |site| deep_gemm(site) && !site.is_gemma4(), DEEPGEMM_EXPERTS),
@@ -225,6 +226,10 @@ const UNQUANTISED: &[Row] = &[
     row(MoeBackend::FlashinferCutlass, |site| site.capability >= (9, 0), FLASHINFER_CUTLASS_EXPERTS),
     row(MoeBackend::Triton, always, TRITON_EXPERTS),
 ];
+
+fn triton_first(site: &Site<'_>) -> bool {
+    hopper(site) && site.expert_ranks == 1 && !Former::CutlassBeforeTriton.ran(site)
+}
 
 /// upstream: vllm `utils/deep_gemm.py::is_deep_gemm_supported`, with the switch for experts.
 fn deep_gemm(site: &Site<'_>) -> bool {
@@ -312,8 +317,9 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     let width = stream_width(site, moe);
     let hidden = width.next_multiple_of(row.multiples.0);
     let padded = hidden != width;
+    let by_kernel = !Former::PaddingAroundExperts.ran(site);
     // TensorRT-LLM's quantisation to mxfp8 pads while it quantises (upstream's `skip_forward_padding`).
-    let quantises_and_pads = row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
+    let quantises_and_pads = by_kernel && row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
     let format = MatmulFormat { weights, activations: row.activations.unwrap_or(usual) };
     ExpertsChoice {
         kernel: tuned(site, row.kernel, format),
@@ -322,7 +328,24 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
         intermediate: site.expert_width(moe).next_multiple_of(width_multiple(site, moe, row)),
         storage: row.storage,
         pads_input: padded && !quantises_and_pads,
-        output: if row.trims_output { width } else { hidden },
+        output: if by_kernel && row.trims_output { width } else { hidden },
+    }
+}
+
+/// What kernels in front of TensorRT-LLM's experts read and write of a row, of former releases: a cast of what corrects the choice, which is one
+/// row whatever the step's; the choice, and its packing.
+pub(super) fn picking_bytes(site: &Site<'_>, moe: &MixtureOfExperts, chosen: &ExpertsChoice) -> Vec<u64> {
+    let by_tensorrt = [TRTLLM_EXPERTS, TRTLLM_UNTUNED_EXPERTS].contains(&chosen.kernel);
+    let corrects = moe.selection_bias && chosen.format.weights != FormatName::Mxfp4;
+    if !by_tensorrt || !corrects || site.cores > 1 {
+        Vec::new()
+    } else if Former::CastCorrection.ran(site) {
+        vec![1]
+    } else if site.is_minimax_m3() && Former::PickedInFront.ran(site) {
+        let (scores, picks) = (u64::from(moe.experts) * 4, u64::from(moe.top_k) * 8);
+        vec![scores + picks, picks + picks / 2]
+    } else {
+        Vec::new()
     }
 }
 

@@ -15,7 +15,8 @@ use super::elementwise::{self, Input};
 use super::exchange::{self, Exchange, Leg};
 use super::experts::{self, ExpertsChoice};
 use super::linear::{self, Matrix};
-use super::names::{CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, INDUCTOR_FUSED, NCCL_ALL_GATHER, SHARED_STREAM, TORCH_ADD, TORCH_CAST};
+use super::former::Former;
+use super::names::{CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, INDUCTOR_FUSED, NCCL_ALL_GATHER, SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_ELEMENTWISE};
 use super::parts::TokenParts;
 use super::pass::{Pass, Sum};
 use super::site::Site;
@@ -123,8 +124,15 @@ impl Pass<'_> {
             self.weigh_inputs(kernel, exchange.own);
         }
         self.dispatched(exchange);
+        for bytes_per_row in experts::picking_bytes(site, moe, &chosen) {
+            self.push(Primitive::Activation, TORCH_ELEMENTWISE, PrimitiveShape::Stream { bytes_per_row }, exchange.at_experts, RowRange::ALL);
+        }
         self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
         let row = site.element_bytes() * output;
+        if site.is_minimax_m3() && Former::ScaledBehindExperts.ran(site) {
+            let shape = PrimitiveShape::Stream { bytes_per_row: 2 * row };
+            self.push(Primitive::Activation, TORCH_ELEMENTWISE, shape, exchange.at_experts, RowRange::ALL);
+        }
         self.combined(exchange, row);
         let summed = match moe.latent {
             Some(latent) => self.widen(latent, exchange.own, shared.is_some())?,

@@ -12,6 +12,7 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::RowRange;
 
 use super::LoweringError;
+use super::former::Former;
 use super::names::{
     CSRC_FUSED_A, CSRC_ROUTER, CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, CUTEDSL_FEW_ROWS_ROUTER, CUTEDSL_ROUTER, CUTLASS_FP8, CUTLASS_FP8_BLOCK,
     CUTLASS_NVFP4, DEEPGEMM_FP8_BLOCK, FLASHINFER_CUDNN_NVFP4, FLASHINFER_CUTEDSL_BF16, FLASHINFER_CUTEDSL_MXFP8, FLASHINFER_CUTEDSL_NVFP4,
@@ -245,14 +246,14 @@ const WIDE_MOST_ROWS: u32 = 32;
 /// upstream: vllm `model_executor/layers/fused_moe/router/gate_linear.py::GateLinear.forward`, `fp32_router_gemm_dispatch_impl`
 /// upstream: vllm `v1/worker/gpu_worker.py::Worker.__init__`
 fn wide(site: &Site<'_>, matrix: Matrix) -> LinearChoice {
-    let split = site.family(10) && matrix.depth.is_multiple_of(8);
+    let split = site.family(10) && matrix.depth.is_multiple_of(8) && !Former::WideRoutersWhole.ran(site);
     let cublas = match site.resolved.kernels.float32_matmul_precision {
         MatmulPrecision::Highest => CUBLAS_LINEAR,
         MatmulPrecision::High | MatmulPrecision::Medium => CUBLAS_LINEAR_TF32,
     };
     let many = if split { CUTEDSL_ROUTER } else { cublas };
     let shape = WIDE_SHAPES.contains(&(matrix.depth, matrix.columns));
-    let kernels = if shape && site.multiplies_few_rows() {
+    let kernels = if shape && site.multiplies_few_rows() && !Former::WideRoutersByLibrary.ran(site) {
         let above = RowRange { least: WIDE_MOST_ROWS + 1, most: u32::MAX };
         vec![(RowRange { least: 0, most: WIDE_MOST_ROWS }, CSRC_ROUTER), (above, many)]
     } else {

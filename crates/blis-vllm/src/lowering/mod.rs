@@ -22,6 +22,7 @@ mod elementwise;
 mod exchange;
 mod experts;
 mod feed_forward;
+mod former;
 mod gemma4;
 mod kv;
 mod latent;

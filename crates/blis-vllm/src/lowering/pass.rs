@@ -17,6 +17,7 @@ use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, Ro
 use super::collective::{all_reduce, fused_rows};
 use super::elementwise::{self, Input};
 use super::feed_forward::into_feed_forward;
+use super::former::Former;
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
     CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED,
@@ -25,7 +26,6 @@ use super::names::{
 use super::parts::{Joint, TokenParts};
 use super::site::Site;
 use super::{LoweringError, attention, dependents, latent, mamba2, recurrent, stages};
-use crate::config::FusedSums;
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
@@ -208,7 +208,7 @@ impl Pass<'_> {
             self.hand_over();
         }
         self.norm(sum.adds, next, RowSet::Tokens, rest);
-        if fused.is_some() && site.resolved.rules.fused_sums == FusedSums::WithinShare {
+        if fused.is_some() && Former::SumsWithinShare.ran(site) {
             let bytes_per_row = 2 * bytes_per_row;
             self.push(Primitive::Activation, TORCH_COPY, PrimitiveShape::Stream { bytes_per_row }, RowSet::Tokens, rest);
         }
@@ -287,8 +287,12 @@ impl Pass<'_> {
         let site = self.site;
         if attention.rotated() > 0 {
             // The turned part of queries and keys, read and written.
-            let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
-            self.stream(Primitive::Rope, elementwise::rope(site), 2 * heads * u64::from(attention.rotated()) * site.element_bytes());
+            let (queries, keys) = (site.query_heads(attention), site.kv_heads(attention));
+            let together = !Former::UnmergedAttention.ran(site) || elementwise::rope(site) != INDUCTOR_FUSED;
+            for heads in if together { vec![queries + keys] } else { vec![queries, keys] } {
+                let turned = u64::from(heads) * u64::from(attention.rotated()) * site.element_bytes();
+                self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned);
+            }
         } else if site.is_llama4() {
             self.scale_queries(attention);
         }
@@ -307,13 +311,22 @@ impl Pass<'_> {
             sinks: attention.sinks,
             kv_format: site.kv_format(),
         };
+        let width = u64::from(site.query_heads(attention)) * u64::from(attention.head_dim);
+        if Former::UnmergedAttention.ran(site) {
+            let element = if attention::quantises_output(site, attention) { 1 } else { site.element_bytes() };
+            self.stream(Primitive::Activation, INDUCTOR_FUSED, element * width);
+        }
+        if attention::quantises_queries_apart(site, attention) {
+            self.quantise(Input::Fp8, width, RowSet::Tokens, RowRange::ALL);
+        }
         let prefill = attention::prefill(site, attention);
         self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);
         let decode = attention::decode(site, attention);
         self.push(Primitive::AttentionDecode, decode, shape, RowSet::Requests, RowRange::ALL);
     }
 
-    /// The norms of queries and keys, where they are not part of the compiled kernel that turns them.
+    /// The norms of queries and keys, where they are not part of the compiled kernel that turns them: what they divide by is, where it is of one
+    /// head, and is a kernel in front of it where it is of all.
     fn qk_norm(&mut self, attention: &GroupedQueryAttention) {
         let site = self.site;
         let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
@@ -323,7 +336,7 @@ impl Pass<'_> {
             (true, false) if !site.custom_op("rms_norm") => {}
             (true, false) => self.stream(Primitive::Norm, elementwise::norm(site), 2 * bytes),
             (true, true) if site.ranks > 1 => self.qk_norm_over_ranks(bytes),
-            (true, true) if site.compiled() => {}
+            (true, true) if site.compiled() => self.stream(Primitive::Norm, INDUCTOR_FUSED, bytes),
             (true, true) => self.stream(Primitive::Norm, TRITON_QK_NORM, 2 * bytes),
         }
     }
@@ -333,6 +346,10 @@ impl Pass<'_> {
     fn qk_norm_over_ranks(&mut self, bytes: u64) {
         // Two sums of 32 bits.
         let shape = PrimitiveShape::Collective { group: self.site.ranks, bytes_per_row: 8 };
+        if Former::SpanningNormsApart.ran(self.site) && !self.site.resolved.rules.fuses_spanning_norms {
+            self.stream(Primitive::Norm, INDUCTOR_FUSED, bytes + 8);
+            return self.all_reduce(8);
+        }
         let few = RowRange { least: 0, most: QK_NORM_MOST_ROWS };
         self.push(Primitive::AllReduce, CSRC_QK_NORM_ALL_REDUCE, shape, RowSet::Tokens, few);
         let Some(many) = above(few) else { return };
@@ -366,6 +383,9 @@ impl Pass<'_> {
         if site.ranks > 1 {
             let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: site.element_bytes() * vocabulary };
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, RowSet::Sampled, RowRange::ALL);
+            // What lies rank by rank is laid row by row. upstream: vllm `distributed/device_communicators/base_device_communicator.py::DeviceCommunicatorBase.all_gather`
+            let copied = PrimitiveShape::Stream { bytes_per_row: 2 * site.element_bytes() * u64::from(site.ranks) * vocabulary };
+            self.push(Primitive::Activation, TORCH_COPY, copied, RowSet::Sampled, RowRange { least: 2, most: u32::MAX });
         }
         if site.is_gemma4() {
             self.cap_logits();

@@ -4,6 +4,7 @@ mod block_sparse;
 mod blocks;
 mod compressed;
 mod exchange;
+mod former;
 mod gemma4;
 mod kernels;
 mod latent;

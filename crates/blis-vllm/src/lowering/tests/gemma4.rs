@@ -115,6 +115,7 @@ fn logits_are_capped_by_kernels_of_their_own_before_they_are_sampled() {
     let expected = [
         "gemm cublas/linear sampled: 5376 x 131072 bf16",
         "collective.all_gather nccl/all-gather sampled: 262144 B a row over 2",
+        "activation torch/copy sampled from 2: 1048576 B a row",
         cap,
         cap,
         cap,

@@ -1,0 +1,137 @@
+//! What measured runs of earlier releases launched otherwise.
+
+use blis_contracts::plan::Primitive;
+
+use super::*;
+
+/// The pieces of a layer as a release ran a line.
+fn layer(line: Line<'_>, release: &str, index: u32) -> Vec<String> {
+    let plan = line.lower_as(Some(release)).unwrap_or_else(|error| panic!("{line:?} as {release} ran it: {error}"));
+    plan.layers.iter().filter(|piece| piece.layer == index).map(written).collect()
+}
+
+/// The pieces that hold one of these words.
+fn with(pieces: &[String], words: &[&str]) -> Vec<String> {
+    pieces.iter().filter(|piece| words.iter().any(|word| piece.contains(word))).cloned().collect()
+}
+
+#[test]
+fn earlier_releases_padded_around_experts_and_summed_the_padded_rows() {
+    let line = Line("gpt-oss-120b", "b200", "--tensor-parallel-size 4 --quantization-config.moe.activation mxfp8");
+    let behind_router = |release| {
+        let plan = line.lower_as(Some(release)).unwrap();
+        let layer: Vec<String> = plan.layers.iter().filter(|piece| piece.layer == 1).map(written).collect();
+        layer[layer.iter().position(|piece| piece.contains("x 128 bf16")).unwrap() + 1..].to_vec()
+    };
+    let early = behind_router("0.18.0");
+    assert_eq!(early[0], "activation inductor/fused tokens: 11904 B a row");
+    assert!(early[2].starts_with("collective.all_reduce vllm-csrc/custom-all-reduce tokens to 341: 6144 B a row over 4"), "{early:#?}");
+    let later = behind_router("0.22.0");
+    assert!(later[0].starts_with("moe.experts ") && later[1].starts_with("collective.all_reduce flashinfer/fused-all-reduce-norm"), "{later:#?}");
+}
+
+#[test]
+fn an_early_release_fused_sums_within_a_ranks_share_and_copied_larger_ones_back() {
+    let fused = "--compilation-config.pass_config.fuse_allreduce_rms true --compilation-config.pass_config.fi_allreduce_fusion_max_size_mb";
+    let line = format!("--tensor-parallel-size 8 {fused} 8");
+    let layer = |release| {
+        let plan = Line("llama-3.1-70b-instruct-fp4", "b200", &line).lower_as(Some(release)).unwrap();
+        let of_sums = |piece: &&LoweredLayer| {
+            piece.layer == 1 && (piece.primitive == Primitive::AllReduce || ["rms-norm", "copy"].contains(&piece.kernel.variant.as_str()))
+        };
+        plan.layers.iter().filter(of_sums).map(written).collect::<Vec<_>>()
+    };
+    // 8 MiB over 16 KiB a token, and over eight ranks.
+    let early = layer("0.10.2");
+    assert_eq!(early[0], "collective.all_reduce flashinfer/fused-all-reduce-norm tokens to 64: 16384 B a row over 8");
+    assert_eq!(early[1], "collective.all_reduce vllm-csrc/custom-all-reduce tokens 65 to 511: 16384 B a row over 8");
+    assert_eq!(early[2], "collective.all_reduce nccl/all-reduce tokens from 512: 16384 B a row over 8");
+    // Two sums of a layer.
+    let copied = |pieces: &[String]| pieces.iter().filter(|piece| *piece == "activation torch/copy tokens from 65: 32768 B a row").count();
+    let later = layer("0.15.1");
+    assert_eq!((copied(&early), copied(&later)), (2, 0));
+    assert_eq!(later[0], "collective.all_reduce flashinfer/fused-all-reduce-norm tokens to 512: 16384 B a row over 8");
+}
+
+#[test]
+fn attention_of_an_early_release_was_not_merged_with_what_surrounds_it() {
+    let around = |line, release| with(&layer(line, release, 1), &["rope", "attention", "vllm-csrc/quantise", "activation inductor/fused"]);
+    let hopper = Line("llama-3.1-70b-instruct-fp8", "h100", "--tensor-parallel-size 4 --kv-cache-dtype fp8");
+    let attends = "flash-attn/fa3 requests: 16/2 heads of 128, group 0, window 0, sinks false, fp8";
+    assert_eq!(
+        around(hopper, "0.10.2"),
+        [
+            "rope inductor/fused tokens: 8192 B a row",
+            "rope inductor/fused tokens: 1024 B a row",
+            // The output of 16 heads, zeroed, and their queries, quantised.
+            "activation inductor/fused tokens: 4096 B a row",
+            "activation vllm-csrc/quantise tokens: 6144 B a row",
+            &format!("attention.prefill {attends}"),
+            &format!("attention.decode {attends}"),
+            "activation vllm-csrc/quantise tokens: 6144 B a row",
+            "activation inductor/fused tokens: 35840 B a row",
+        ]
+    );
+    assert_eq!(with(&around(hopper, "0.15.1"), &["rope", "quantise"]).len(), 2, "one rotation, and the quantisation of what attention yields");
+}
+
+#[test]
+fn norms_over_all_heads_were_reductions_around_a_sum() {
+    let norms = |release| {
+        let line = Line("minimax-m2.5-nvfp4", "b200", "--tensor-parallel-size 4");
+        with(&layer(line, release, 1), &["qk-norm", " 8 B a row", "norm inductor/fused tokens:"])
+    };
+    assert_eq!(
+        norms("0.22.0"),
+        [
+            "norm inductor/fused tokens: 3592 B a row",
+            "collective.all_reduce vllm-csrc/custom-all-reduce tokens to 262143: 8 B a row over 4",
+            "collective.all_reduce torch/symmetric-memory tokens 262144 to 4194304: 8 B a row over 4",
+            "collective.all_reduce nccl/all-reduce tokens from 4194305: 8 B a row over 4",
+        ]
+    );
+    let fused = "collective.all_reduce vllm-csrc/minimax-qk-norm-all-reduce tokens to 2048: 8 B a row over 4";
+    assert_eq!(norms("0.25.0")[0], fused);
+}
+
+#[test]
+fn routers_in_32_bits_were_left_to_the_library() {
+    let router = |release| with(&layer(Line("minimax-m2.5-nvfp4", "b200", "VLLM_FLOAT32_MATMUL_PRECISION=high"), release, 1), &["x 256", "cast"]);
+    let (cast, many) = ("activation torch/cast tokens", "gemm cublas/linear-tf32 tokens");
+    assert_eq!(router("0.22.0")[0], format!("{cast}: 18432 B a row"));
+    assert_eq!(router("0.22.0")[1], format!("{many}: 3072 x 256 fp32"));
+    assert!(router("0.28.0").iter().any(|piece| piece.starts_with(&format!("{many} from 33"))), "{:?}", router("0.28.0"));
+    let today = Line("minimax-m2.5-nvfp4", "b200", "").plan();
+    assert!(!today.layers.iter().any(|piece| piece.kernel.variant == "linear-tf32"));
+}
+
+#[test]
+fn a_cast_stood_in_front_of_tensorrt_llms_experts() {
+    let casts = |chosen: Line<'_>, release| with(&layer(chosen, release, 1), &["torch/elementwise"]).len();
+    let mixture = Line("minimax-m2.5-nvfp4", "b200", "");
+    assert_eq!((casts(mixture, "0.22.0"), casts(mixture, "0.25.0")), (1, 0));
+    // Nothing corrects the choice of gpt-oss.
+    assert_eq!(casts(Line("gpt-oss-120b", "b200", ""), "0.22.0"), 0);
+}
+
+#[test]
+fn experts_of_minimax_m3_were_scaled_behind_and_picked_in_front() {
+    let apart = |release| with(&layer(Line("minimax-m3-nvfp4", "b200", "--tensor-parallel-size 4"), release, 30), &["moe.experts", "torch/elementwise"]);
+    let scaled = apart("0.25.0");
+    assert!(scaled[0].starts_with("moe.experts ") && scaled[1] == "activation torch/elementwise tokens: 24576 B a row", "{scaled:#?}");
+    let picked = apart("0.27.0");
+    assert!(picked.len() == 3 && picked[2].starts_with("moe.experts "), "{picked:#?}");
+}
+
+#[test]
+fn lanes_were_mixed_by_one_kernel_up_to_sixteen_rows() {
+    let joined = |release| with(&layer(Line("deepseek-v4-pro", "b200", "--tensor-parallel-size 8"), release, 3), &["mhc"]);
+    assert!(joined("0.25.0").iter().any(|piece| piece.contains("tokens to 16:")), "{:?}", joined("0.25.0"));
+}
+
+#[test]
+fn experts_in_blocks_ran_in_cutlass_on_hopper() {
+    let experts = |release| with(&layer(Line("minimax-m2.5", "h200", "--tensor-parallel-size 4"), release, 1), &["moe.experts"]);
+    assert!(experts("0.16.0")[0].starts_with("moe.experts flashinfer/cutlass-moe"), "{:?}", experts("0.16.0"));
+    assert!(experts("0.17.0")[0].starts_with("moe.experts triton/fused-moe"), "{:?}", experts("0.17.0"));
+}
