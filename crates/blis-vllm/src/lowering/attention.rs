@@ -4,7 +4,9 @@
 //!
 //! Left out: choices that depend on a batch (FlashInfer's own decode for more than 256 tokens is reached only off Blackwell).
 
-use blis_contracts::model::GroupedQueryAttention;
+use std::collections::BTreeSet;
+
+use blis_contracts::model::{Attention, GroupedQueryAttention};
 
 use super::former::Former;
 use super::names::{
@@ -78,6 +80,21 @@ pub(super) fn quantises_queries_apart(site: &Site<'_>, own: &GroupedQueryAttenti
     let takes_them = on_request || [FLASH_ATTN_3, TRITON_ATTENTION].contains(&kernel);
     let apart = site.custom_op("quant_fp8") || Former::UnmergedAttention.ran(site);
     site.resolved.cache.kv_cache_dtype.is_quantized() && takes_them && apart
+}
+
+/// Whether every layer shares out its requests' blocks anew in a kernel in front of attention: where windows differ, one plan a step does not serve.
+/// upstream: vllm `v1/attention/backends/flash_attn.py::FlashAttentionMetadataBuilder.build`. That the kernel then runs is from memory of
+/// `FlashAttention`, whose sources are in no wheel.
+pub(super) fn shares_out(site: &Site<'_>, own: &GroupedQueryAttention) -> bool {
+    let windows: BTreeSet<Option<u32>> = site
+        .model
+        .layers()
+        .filter_map(|layer| match &layer.attention {
+            Attention::GroupedQuery(attention) => Some(attention.window),
+            Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
+        })
+        .collect();
+    decode(site, own) == FLASH_ATTN_3 && windows.len() > 1
 }
 
 fn decide(table: &[Row], site: &Site<'_>, own: &GroupedQueryAttention) -> KernelName {

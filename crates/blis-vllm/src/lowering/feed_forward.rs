@@ -11,14 +11,17 @@ use blis_contracts::model::{DenseFeedForward, FeedForward, LayerBlock, MixtureOf
 use blis_contracts::plan::{Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::LoweringError;
+use super::collective::fused_rows;
 use super::elementwise::{self, Input};
 use super::exchange::{self, Exchange, Leg};
 use super::experts::{self, ExpertsChoice};
-use super::linear::{self, Matrix};
 use super::former::Former;
-use super::names::{CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, INDUCTOR_FUSED, NCCL_ALL_GATHER, SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_ELEMENTWISE};
+use super::linear::{self, Matrix};
+use super::names::{
+    CUBLAS_LINEAR, CUBLAS_LINEAR_TF32, INDUCTOR_FUSED, NCCL_ALL_GATHER, SHARED_STREAM, TORCH_ADD, TORCH_CAST, TORCH_ELEMENTWISE,
+};
 use super::parts::TokenParts;
-use super::pass::{Pass, Sum};
+use super::pass::{Pass, Sum, intersection};
 use super::site::Site;
 
 /// Rows up to which shared experts run on a stream of their own. upstream: vllm `envs.py::VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD`
@@ -105,7 +108,12 @@ impl Pass<'_> {
         let casts = |kernel| router.format.weights == FormatName::Fp32 && [CUBLAS_LINEAR, CUBLAS_LINEAR_TF32].contains(&kernel);
         for (range, _) in choice.kernels.iter().filter(|(_, kernel)| casts(*kernel)) {
             let shape = PrimitiveShape::Stream { bytes_per_row: (site.element_bytes() + FormatName::Fp32.stored_bytes(1, 1)) * hidden };
-            self.push(Primitive::Activation, TORCH_CAST, shape, exchange.own, *range);
+            if !Former::WideRoutersByLibrary.ran(site) {
+                self.push(Primitive::Activation, TORCH_CAST, shape, exchange.own, *range);
+            } else if let Some(range) = fused_rows(site).and_then(|fused| intersection(fused, *range)) {
+                // The compiler writes it with the norm in front, unless that is not its own.
+                self.push(Primitive::Activation, INDUCTOR_FUSED, shape, exchange.own, range);
+            }
         }
         self.gemm(router, &choice, exchange.own);
         let ExpertsChoice { kernel, hidden: padded, pads_input, output, .. } = chosen;
@@ -125,7 +133,13 @@ impl Pass<'_> {
         }
         self.dispatched(exchange);
         for bytes_per_row in experts::picking_bytes(site, moe, &chosen) {
-            self.push(Primitive::Activation, TORCH_ELEMENTWISE, PrimitiveShape::Stream { bytes_per_row }, exchange.at_experts, RowRange::ALL);
+            self.push(
+                Primitive::Activation,
+                TORCH_ELEMENTWISE,
+                PrimitiveShape::Stream { bytes_per_row },
+                exchange.at_experts,
+                RowRange::ALL,
+            );
         }
         self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
         let row = site.element_bytes() * output;

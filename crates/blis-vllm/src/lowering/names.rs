@@ -78,6 +78,8 @@ kernels! {
     FLASH_ATTN_2 = "flash-attn" / "fa2";
     /// FlashAttention 3 in vLLM's build.
     FLASH_ATTN_3 = "flash-attn" / "fa3";
+    /// What shares out the blocks of its requests.
+    FLASH_ATTN_SHARE_OUT = "flash-attn" / "fa3-share-out";
     /// FlashAttention 4.
     FLASH_ATTN_4 = "flash-attn" / "fa4";
     /// TensorRT-LLM's prompt attention in FlashInfer.

@@ -20,8 +20,8 @@ use super::feed_forward::into_feed_forward;
 use super::former::Former;
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED,
-    KernelName, NCCL_ALL_GATHER, NCCL_SEND, TORCH_COPY, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, FLASH_ATTN_SHARE_OUT, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM,
+    INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_SEND, TORCH_COPY, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
 };
 use super::parts::{Joint, TokenParts};
 use super::site::Site;
@@ -318,6 +318,11 @@ impl Pass<'_> {
         }
         if attention::quantises_queries_apart(site, attention) {
             self.quantise(Input::Fp8, width, RowSet::Tokens, RowRange::ALL);
+        }
+        if attention::shares_out(site, attention) {
+            // Of each request its tokens and its share.
+            let shape = PrimitiveShape::Stream { bytes_per_row: 16 };
+            self.push(Primitive::Activation, FLASH_ATTN_SHARE_OUT, shape, RowSet::Requests, RowRange::ALL);
         }
         let prefill = attention::prefill(site, attention);
         self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);

@@ -21,6 +21,8 @@ fn a_layer_of_gpt_oss_120b_on_four_ranks() {
     let attention = [
         "gemm cublas/linear tokens: 2880 x 1280 bf16",
         "rope inductor/fused tokens: 4608 B a row",
+        // Windows differ from layer to layer, so that no plan serves the step.
+        "activation flash-attn/fa3-share-out requests: 16 B a row",
         "attention.prefill flash-attn/fa3 requests: 16/2 heads of 64, group 1, window 0, sinks true, bf16",
         "attention.decode flash-attn/fa3 requests: 16/2 heads of 64, group 1, window 0, sinks true, bf16",
         "gemm cublas/linear tokens: 1024 x 2880 bf16",
