@@ -334,6 +334,15 @@ impl RowSet {
     }
 }
 
+/// How a kernel deals the blocks that requests of unequal contexts read to processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dealing {
+    /// So that each reads about as much.
+    Evenly,
+    /// Request after request, in parts of a processor's share of the mean.
+    InTurn,
+}
+
 /// The size of a primitive on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PrimitiveShape {
@@ -364,6 +373,8 @@ pub enum PrimitiveShape {
         sinks: bool,
         /// How keys and values are stored.
         kv_format: FormatName,
+        /// How what decodes read is dealt to processors.
+        dealing: Dealing,
     },
     /// `batch` products of rows by a `depth` x `columns` matrix.
     BatchedGemm {

@@ -3,12 +3,13 @@
 //! Every class of decode attention reads the same sums, one per distinct window or chunk. Where the kernel that serves decode is also the
 //! one that serves prefill, a step with both makes one call, and the launch's own time counts once.
 
-use blis_contracts::plan::PrimitiveShape;
+use blis_contracts::plan::{Dealing, PrimitiveShape};
 use blis_contracts::step::{PrefillRow, RankStep};
 use blis_registry::vocabulary::Input;
 
 use crate::calls::Calls;
 use crate::chunks;
+use crate::dealing::Dealt;
 use crate::forms::{Form, Parts, Rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
@@ -30,6 +31,8 @@ pub(crate) struct DecodeClass {
     chunk: u32,
     /// Whether a step with prefill rows serves them in the same call.
     shared: bool,
+    /// Whom its blocks are dealt to in turn; none where they are dealt evenly.
+    dealt: Option<Dealt>,
     pub(crate) tally: Tally,
 }
 
@@ -82,7 +85,8 @@ impl Tally {
 }
 
 impl Attention {
-    pub(crate) fn new(decode: Vec<Operation>, prefill: Vec<Operation>, sparse: Vec<SparseClass>) -> Self {
+    /// `processors` are those of a chip.
+    pub(crate) fn new(decode: Vec<Operation>, prefill: Vec<Operation>, sparse: Vec<SparseClass>, processors: u32) -> Self {
         let same_call = |operation: &Operation| {
             prefill.iter().any(|other| other.kernel == operation.kernel && other.shape == operation.shape && other.count == operation.count)
         };
@@ -90,7 +94,8 @@ impl Attention {
             .into_iter()
             .map(|operation| {
                 let (window, chunk) = limits_of(&operation.shape);
-                DecodeClass { window, chunk, shared: same_call(&operation), operation, tally: Tally::default() }
+                let dealt = dealt(&operation.shape, processors);
+                DecodeClass { window, chunk, shared: same_call(&operation), dealt, operation, tally: Tally::default() }
             })
             .collect();
         let class = |operation: Operation| {
@@ -153,7 +158,8 @@ impl DecodeClass {
         inputs.set(Input::Context, visible as f64);
         inputs.set(Input::Windowed, if cut { 1.0 } else { 0.0 });
         let Parts { latency, body } = self.operation.term.form().parts(&inputs);
-        let call = if self.merges(step) { body } else { latency + body };
+        // Beside prompts, whose blocks are many more, decodes are one part each and fill what those leave.
+        let call = if self.merges(step) { body } else { latency + body * self.dealt.map_or(1.0, |dealt| dealt.stretch(&step.decode)) };
         let extrapolated = self.operation.term.extrapolates(&inputs);
         Some(Priced { microseconds: f64::from(self.operation.count) * call, extrapolated, inputs })
     }
@@ -222,6 +228,14 @@ fn limits_of(shape: &PrimitiveShape) -> (u32, u32) {
         | PrimitiveShape::Collective { .. }
         | PrimitiveShape::Stream { .. }
         | PrimitiveShape::Sampling { .. } => (0, 0),
+    }
+}
+
+/// Whom a call's blocks are dealt to in turn, if they are.
+fn dealt(shape: &PrimitiveShape, processors: u32) -> Option<Dealt> {
+    match *shape {
+        PrimitiveShape::Attention { dealing: Dealing::InTurn, kv_heads, window: 0, .. } => Some(Dealt { kv_heads, processors }),
+        _ => None,
     }
 }
 

@@ -9,6 +9,8 @@ use blis_contracts::network::Network;
 pub struct Figures {
     /// Memory bandwidth, in bytes per microsecond.
     pub bandwidth: f64,
+    /// Streaming multiprocessors.
+    pub processors: u32,
     /// The rate at which a port of the network moves payload, in bytes per microsecond; none where there is no network.
     pub network: Option<f64>,
     peaks: Vec<(FormatName, f64)>,
@@ -19,6 +21,7 @@ impl Figures {
     pub fn of(chip: &Chip) -> Self {
         Self {
             bandwidth: chip.memory_bandwidth.value.get() / 1e6,
+            processors: chip.multiprocessors.value,
             network: None,
             peaks: chip.peak.iter().map(|(&format, peak)| (format, peak.value.get() / 1e6)).collect(),
         }

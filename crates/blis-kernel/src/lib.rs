@@ -18,6 +18,7 @@ mod calls;
 mod chunks;
 mod compiled;
 mod crossing;
+mod dealing;
 mod environment;
 mod error;
 mod figures;

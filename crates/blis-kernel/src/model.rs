@@ -139,7 +139,7 @@ impl CostModel {
             }
         }
         let rows = rows.into_iter().map(|(set, operations)| (set, Table::new(operations))).collect();
-        Ok(Work { rows, attention: Attention::new(decode, prefill, sparse) })
+        Ok(Work { rows, attention: Attention::new(decode, prefill, sparse, self.figures.processors) })
     }
 }
 

@@ -7,8 +7,8 @@ use blis_contracts::chip::Chip;
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::part::{DensePrompts, Part};
 use blis_contracts::plan::{
-    Buffer, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, KvSpan, Layout, LoweredLayer, PoolPlan, Primitive, PrimitiveShape,
-    ResidentTensor, RowRange, RowSet, Start,
+    Buffer, Dealing, FrontEndPlan, GraphPolicy, HostPlan, KernelImpl, KvGroup, KvSpan, Layout, LoweredLayer, PoolPlan, Primitive,
+    PrimitiveShape, ResidentTensor, RowRange, RowSet, Start,
 };
 use blis_contracts::step::{Launch, PrefillRow, RankStep, StepShape};
 use blis_contracts::units::{Blocks, BytesPerRank, Tokens};
@@ -56,7 +56,17 @@ fn gemm(columns: u64, depth: u64) -> PrimitiveShape {
 
 fn attention(kv_group: u32, window: u32) -> PrimitiveShape {
     let kv_format = FormatName::Bf16;
-    PrimitiveShape::Attention { query_heads: 16, kv_heads: 2, head_dim: 64, kv_group, window, chunk: 0, sinks: true, kv_format }
+    PrimitiveShape::Attention {
+        query_heads: 16,
+        kv_heads: 2,
+        head_dim: 64,
+        kv_group,
+        window,
+        chunk: 0,
+        sinks: true,
+        kv_format,
+        dealing: Dealing::Evenly,
+    }
 }
 
 const GATHERED: PrimitiveShape = PrimitiveShape::Gathered {

@@ -229,6 +229,7 @@ fn take_apart(plan: &PoolPlan) {
             chunk: _,
             sinks: _,
             kv_format: _,
+            dealing: _,
         }
         | PrimitiveShape::Gathered { query_heads: _, head_dim: _, entry_bytes: _, window: _, ratio: _, top_k: _, multiplied: _ }
         | PrimitiveShape::Recurrent { heads: _, state_elements: _ }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use blis_contracts::format::{FormatName, MatmulFormat};
-use blis_contracts::plan::{KernelImpl, LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowSet};
+use blis_contracts::plan::{Dealing, KernelImpl, LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowSet};
 use blis_contracts::step::{Launch, RankStep};
 use blis_kernel::CompiledPlan;
 use blis_registry::Registry;
@@ -275,7 +275,7 @@ proptest! {
         let (group, kv_heads, head_dim) = geometry;
         let kv_format = FormatName::Bf16;
         let query_heads = group * kv_heads;
-        let shape = PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group: 0, window, chunk: 0, sinks: false, kv_format };
+        let shape = PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group: 0, window, chunk: 0, sinks: false, kv_format, dealing: Dealing::Evenly };
         let work = |primitive| layer(0, primitive, "any/kernel", shape, RowSet::Requests);
         let plan = PoolPlan { layers: vec![work(Primitive::AttentionDecode), work(Primitive::AttentionPrefill)], ..mixture("h100") };
         let mut plan = model("h100").compile(&plan).unwrap();

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use blis_contracts::model::{Attention, GroupedQueryAttention};
+use blis_contracts::plan::Dealing;
 
 use super::former::Former;
 use super::names::{
@@ -80,6 +81,11 @@ pub(super) fn quantises_queries_apart(site: &Site<'_>, own: &GroupedQueryAttenti
     let takes_them = on_request || [FLASH_ATTN_3, TRITON_ATTENTION].contains(&kernel);
     let apart = site.custom_op("quant_fp8") || Former::UnmergedAttention.ran(site);
     site.resolved.cache.kv_cache_dtype.is_quantized() && takes_them && apart
+}
+
+/// How decodes' blocks are dealt: later kernels sort requests by their contexts first.
+pub(super) fn dealing(site: &Site<'_>, own: &GroupedQueryAttention) -> Dealing {
+    if decode(site, own) == FLASH_ATTN_3 && Former::DealtInTurn.ran(site) { Dealing::InTurn } else { Dealing::Evenly }
 }
 
 /// Whether every layer shares out its requests' blocks anew in a kernel in front of attention: where windows differ, one plan a step does not serve.

@@ -10,7 +10,7 @@
 
 use blis_contracts::format::FormatName;
 use blis_contracts::model::{BlockIndexer, GroupedQueryAttention};
-use blis_contracts::plan::{Primitive, PrimitiveShape, RowRange, RowSet};
+use blis_contracts::plan::{Dealing, Primitive, PrimitiveShape, RowRange, RowSet};
 
 use super::names::{
     CUTEDSL_MSA_INDEX_DECODE, FMHA_MSA_DECODE, FMHA_MSA_INDEX_PREFILL, FMHA_MSA_PREFILL, TRITON_MSA_DECODE, TRITON_MSA_INDEX_DECODE,
@@ -52,6 +52,7 @@ impl Pass<'_> {
             chunk: 0,
             sinks: attention.sinks,
             kv_format: site.kv_format(),
+            dealing: Dealing::Evenly,
         };
         let (index_prefill, index_decode) = if msa_indexer {
             (FMHA_MSA_INDEX_PREFILL, CUTEDSL_MSA_INDEX_DECODE)
@@ -87,6 +88,7 @@ fn index_shape(site: &Site<'_>, attention: &GroupedQueryAttention, indexer: &Blo
         chunk: 0,
         sinks: false,
         kv_format: key_format(site),
+        dealing: Dealing::Evenly,
     }
 }
 

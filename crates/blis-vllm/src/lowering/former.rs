@@ -17,6 +17,9 @@ pub(super) enum Former {
     /// Attention quantises its queries itself and writes to memory that was zeroed, and queries and keys are turned by a kernel each.
     /// upstream: vllm `attention/layer.py::Attention.forward`, `v1/attention/backends/flash_attn.py::FlashAttentionImpl.forward`
     UnmergedAttention,
+    /// `FlashAttention` 3 deals its requests' blocks in the order they come, not sorted.
+    /// upstream: vllm `v1/attention/backends/flash_attn.py::FlashAttentionMetadataBuilder`, by the size of its `scheduler_metadata`
+    DealtInTurn,
     /// Experts of 8-bit floats in blocks run in CUTLASS on Hopper whatever shares them.
     /// upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::select_fp8_moe_backend`
     CutlassBeforeTriton,
@@ -51,7 +54,7 @@ impl Former {
     const fn held(self) -> (Option<Release>, Release) {
         let (first, last) = match self {
             Self::SumsWithinShare | Self::UnmergedAttention => (None, [0, 10, 2]),
-            Self::CutlassBeforeTriton => (None, [0, 16, 0]),
+            Self::DealtInTurn | Self::CutlassBeforeTriton => (None, [0, 16, 0]),
             Self::PaddingAroundExperts => (None, [0, 18, 0]),
             Self::SpanningNormsApart | Self::WideRoutersByLibrary | Self::CastCorrection => (None, [0, 22, 0]),
             Self::ScaledBehindExperts => (None, [0, 25, 0]),

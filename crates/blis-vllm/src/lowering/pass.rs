@@ -310,6 +310,7 @@ impl Pass<'_> {
             chunk: attention.chunk.unwrap_or(0),
             sinks: attention.sinks,
             kv_format: site.kv_format(),
+            dealing: attention::dealing(site, attention),
         };
         let width = u64::from(site.query_heads(attention)) * u64::from(attention.head_dim);
         if Former::UnmergedAttention.ran(site) {
@@ -320,9 +321,9 @@ impl Pass<'_> {
             self.quantise(Input::Fp8, width, RowSet::Tokens, RowRange::ALL);
         }
         if attention::shares_out(site, attention) {
-            // Of each request its tokens and its share.
+            // Of each request, of which each has a sampled row, its tokens and its share.
             let shape = PrimitiveShape::Stream { bytes_per_row: 16 };
-            self.push(Primitive::Activation, FLASH_ATTN_SHARE_OUT, shape, RowSet::Requests, RowRange::ALL);
+            self.push(Primitive::Activation, FLASH_ATTN_SHARE_OUT, shape, RowSet::Sampled, RowRange::ALL);
         }
         let prefill = attention::prefill(site, attention);
         self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);

@@ -21,7 +21,7 @@ mod unusual;
 use blis_contracts::chip::Chip;
 use blis_contracts::model::ModelGraph;
 use blis_contracts::part::Part;
-use blis_contracts::plan::{LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
+use blis_contracts::plan::{Dealing, LoweredLayer, PoolPlan, PrimitiveShape, RowRange, RowSet};
 use blis_contracts::strict::{Document, LineEndings};
 use serde::de::DeserializeOwned;
 
@@ -160,9 +160,12 @@ fn written(piece: &LoweredLayer) -> String {
     };
     let shape = match piece.shape {
         PrimitiveShape::Gemm { columns, depth, format } => format!("{depth} x {columns} {}", format.label()),
-        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group, window, chunk, sinks, kv_format } => {
+        PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group, window, chunk, sinks, kv_format, dealing } => {
             let chunk = if chunk == 0 { String::new() } else { format!(", chunk {chunk}") };
-            format!("{query_heads}/{kv_heads} heads of {head_dim}, group {kv_group}, window {window}{chunk}, sinks {sinks}, {kv_format}")
+            let dealt = if dealing == Dealing::InTurn { ", dealt in turn" } else { "" };
+            format!(
+                "{query_heads}/{kv_heads} heads of {head_dim}, group {kv_group}, window {window}{chunk}, sinks {sinks}, {kv_format}{dealt}"
+            )
         }
         PrimitiveShape::BatchedGemm { batch, columns, depth, format } => format!("{batch} of {depth} x {columns} {}", format.label()),
         PrimitiveShape::Latent { query_heads, kv_heads, key_dim, value_dim, kv_group, format } => {

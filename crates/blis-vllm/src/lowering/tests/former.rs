@@ -60,7 +60,7 @@ fn an_early_release_fused_sums_within_a_ranks_share_and_copied_larger_ones_back(
 fn attention_of_an_early_release_was_not_merged_with_what_surrounds_it() {
     let around = |line, release| with(&layer(line, release, 1), &["rope", "attention", "vllm-csrc/quantise", "activation inductor/fused"]);
     let hopper = Line("llama-3.1-70b-instruct-fp8", "h100", "--tensor-parallel-size 4 --kv-cache-dtype fp8");
-    let attends = "flash-attn/fa3 requests: 16/2 heads of 128, group 0, window 0, sinks false, fp8";
+    let attends = "flash-attn/fa3 requests: 16/2 heads of 128, group 0, window 0, sinks false, fp8, dealt in turn";
     assert_eq!(
         around(hopper, "0.10.2"),
         [
