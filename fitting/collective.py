@@ -93,7 +93,7 @@ TABLES = (
 def line(size, time):
     """latency + size/bandwidth with the least largest relative error, both terms positive."""
     if len(size) == 1:
-        return time[0], 1e12, 0.0
+        return time[0], LONE, 0.0
     best = None
     for i in range(len(size)):
         for j in range(i + 1, len(size)):
@@ -132,7 +132,8 @@ def fewest(size, time):
     """The fewest ranges that the gain rule admits; breaks lie at measured sizes (algorithms switch at powers of two)."""
     n = len(size)
     if n < 2:
-        return [[None, rounded(float(time[0])), LONE]]
+        latency, bandwidth, _ = line(size, time)
+        return [[None, rounded(float(latency)), bandwidth]]
     cost = {(i, j): line(size[i:j], time[i:j]) for i in range(n) for j in range(i + 2, n + 1)}
     best = {(1, j): (cost[0, j][2], [(0, j)]) for j in range(2, n + 1)}
     for parts in range(2, MAX_RANGES + 1):

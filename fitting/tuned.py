@@ -33,7 +33,7 @@ def pairs_an_expert(table):
 
 
 def shares(wheel, tensor_format, chips=None, without=None):
-    """The share of an untuned call's time that a tuned one takes, by bin of pairs an expert: median over the calls that both tables have on `chips` (all with tuned
+    """The share of an untuned call's time that a tuned one takes, by bin of pairs an expert: median over the untuned calls whose tuned time is known on `chips` (all with tuned
     rows unless given), but for the shape (hidden and inter size, experts) `without`. A bin that none of them lies in takes the share of the bin below."""
     ratio, pairs, shape = pairings(wheel, TUNED[tensor_format][0] if chips is None else chips, tensor_format)
     used = (pairs > UNTUNED) & (True if without is None else ~np.all(shape == np.array(without), axis=1))

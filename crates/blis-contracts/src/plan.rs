@@ -339,7 +339,7 @@ impl RowSet {
 pub enum Dealing {
     /// So that each reads about as much.
     Evenly,
-    /// Request after request, in parts of a processor's share of the mean.
+    /// Request after request, in parts of at most a tenth more than each would have of all.
     InTurn,
 }
 

@@ -9,7 +9,7 @@ use blis_registry::vocabulary::Input;
 
 use crate::calls::Calls;
 use crate::chunks;
-use crate::dealing::Dealt;
+use crate::dealing::{Dealt, block};
 use crate::forms::{Form, Parts, Rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
@@ -159,7 +159,11 @@ impl DecodeClass {
         inputs.set(Input::Windowed, if cut { 1.0 } else { 0.0 });
         let Parts { latency, body } = self.operation.term.form().parts(&inputs);
         // Beside prompts, whose blocks are many more, decodes are one part each and fill what those leave.
-        let call = if self.merges(step) { body } else { latency + body * self.dealt.map_or(1.0, |dealt| dealt.stretch(&step.decode)) };
+        let call = if self.merges(step) {
+            body
+        } else {
+            latency + body * self.dealt.map_or(1.0, |dealt| dealt.stretch(&step.decode, step.launch))
+        };
         let extrapolated = self.operation.term.extrapolates(&inputs);
         Some(Priced { microseconds: f64::from(self.operation.count) * call, extrapolated, inputs })
     }
@@ -231,11 +235,25 @@ fn limits_of(shape: &PrimitiveShape) -> (u32, u32) {
     }
 }
 
-/// Whom a call's blocks are dealt to in turn, if they are.
+/// Whom a call's blocks are dealt to in turn, if they are; windows and chunks are of one length for nearly all requests.
 fn dealt(shape: &PrimitiveShape, processors: u32) -> Option<Dealt> {
     match *shape {
-        PrimitiveShape::Attention { dealing: Dealing::InTurn, kv_heads, window: 0, .. } => Some(Dealt { kv_heads, processors }),
-        _ => None,
+        PrimitiveShape::Attention { dealing: Dealing::InTurn, kv_heads, head_dim, kv_format, window: 0, chunk: 0, .. } => {
+            Some(Dealt { kv_heads, processors, block: block(head_dim, kv_format) })
+        }
+        PrimitiveShape::Attention { .. }
+        | PrimitiveShape::Gemm { .. }
+        | PrimitiveShape::BatchedGemm { .. }
+        | PrimitiveShape::Latent { .. }
+        | PrimitiveShape::Traffic { .. }
+        | PrimitiveShape::Gathered { .. }
+        | PrimitiveShape::Scores { .. }
+        | PrimitiveShape::Recurrent { .. }
+        | PrimitiveShape::Scan { .. }
+        | PrimitiveShape::Moe { .. }
+        | PrimitiveShape::Collective { .. }
+        | PrimitiveShape::Stream { .. }
+        | PrimitiveShape::Sampling { .. } => None,
     }
 }
 

@@ -1,44 +1,71 @@
 //! How much longer the busiest processor reads where a kernel deals its requests' blocks in turn and their contexts differ.
 //!
-//! A request is cut into as many parts as its blocks hold shares of a processor, a tenth larger than the mean one; each part of each key
-//! head goes to the processor that is first free, request after request. Of equal contexts every processor has about the same, and so
-//! the tables' batches were; of unequal ones those above the mean are cut once more, and a second, mostly empty round follows.
-//! upstream: vllm-flash-attn `hopper/flash_prepare_scheduler.cu`, `hopper/tile_scheduler.hpp` (in no wheel: the cut was read in its machine code)
+//! A request is cut into as many parts as its blocks hold shares of a processor, a tenth larger than what every processor would have of all;
+//! each part of each key head goes to the processor that is first free, request after request. Of equal contexts every processor has
+//! about the same, and so the tables' batches were; of unequal ones those above the mean are cut once more, and a second, mostly empty
+//! round follows. upstream: vllm-flash-attn `hopper/flash_prepare_scheduler.cu`, `hopper/tile_scheduler.hpp` (in no wheel: cut and blocks were
+//! read in machine code, the bound on parts outside graphs is from memory)
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Tokens of a block, which a processor reads at once.
-const BLOCK: u64 = 160;
+use blis_contracts::format::FormatName;
+use blis_contracts::step::Launch;
 
-/// What one step's requests are dealt to.
+/// Most parts of a request within a captured graph, whose buffers are laid out for them, and outside.
+/// upstream: vllm `config/attention.py::AttentionConfig.flash_attn_max_num_splits_for_cuda_graph`
+const MOST_PARTS_IN_GRAPH: u64 = 32;
+const MOST_PARTS: u64 = 128;
+
+/// What one step's blocks are dealt to, and how large they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dealt {
     pub(crate) kv_heads: u32,
     pub(crate) processors: u32,
+    /// Tokens of a block, which a processor reads at once.
+    pub(crate) block: u32,
+}
+
+/// Tokens of a block, by the width of a head and how keys and values are stored.
+pub(crate) const fn block(head_dim: u32, kv_format: FormatName) -> u32 {
+    match (head_dim, kv_format) {
+        (..=64, _) => 192,
+        (65..=128, FormatName::Fp8) => 160,
+        (65..=128, _) | (129.., FormatName::Fp8) => 128,
+        (129.., _) => 80,
+    }
 }
 
 impl Dealt {
     /// What the busiest processor reads of requests with so many cached tokens, over what it would read if all had their mean: at least 1.
-    pub(crate) fn stretch(self, cached: &[u32]) -> f64 {
+    pub(crate) fn stretch(self, cached: &[u32], launch: Launch) -> f64 {
+        let Some((first, others)) = cached.split_first() else { return 1.0 };
+        if others.iter().all(|one| one == first) {
+            return 1.0;
+        }
         let visible: u64 = cached.iter().map(|&cached| u64::from(cached) + 1).sum();
-        let mean = visible.div_ceil((cached.len() as u64).max(1));
-        let own = self.busiest(cached.iter().map(|&cached| u64::from(cached) + 1));
-        let even = self.busiest(cached.iter().map(|_| mean));
+        let requests = cached.len() as u64;
+        let most = if launch == Launch::Full { MOST_PARTS_IN_GRAPH } else { MOST_PARTS };
+        let own = self.busiest(cached.iter().map(|&cached| u64::from(cached) + 1), most);
+        let even = self.busiest_of_equal(requests, visible.div_ceil(requests), most);
         (own as f64 / even as f64).max(1.0)
     }
 
+    /// Blocks of a part at most, of requests with so many blocks in all.
+    fn share(self, blocks: u64) -> u64 {
+        (11 * blocks * u64::from(self.kv_heads)).div_ceil(10 * u64::from(self.processors)).max(1)
+    }
+
     /// Blocks of the busiest processor.
-    fn busiest(self, contexts: impl Iterator<Item = u64> + Clone) -> u64 {
-        let blocks = contexts.map(|context| context.div_ceil(BLOCK));
-        let all: u64 = blocks.clone().sum();
-        let share = (11 * all * u64::from(self.kv_heads)).div_ceil(10 * u64::from(self.processors)).max(1);
+    fn busiest(self, contexts: impl Iterator<Item = u64> + Clone, most_parts: u64) -> u64 {
+        let blocks = contexts.map(|context| context.div_ceil(u64::from(self.block)));
+        let share = self.share(blocks.clone().sum());
         let mut free: BinaryHeap<Reverse<u64>> = (0..self.processors).map(|_| Reverse(0)).collect();
         for blocks in blocks {
-            let parts = blocks.div_ceil(share);
-            let most = blocks.div_ceil(parts);
+            let parts = blocks.div_ceil(share).min(most_parts);
+            let each = blocks.div_ceil(parts);
             for part in 0..parts {
-                let held = most.min(blocks.saturating_sub(part * most));
+                let held = each.min(blocks.saturating_sub(part * each));
                 for _ in 0..self.kv_heads {
                     if let Some(mut load) = free.peek_mut() {
                         load.0 += held;
@@ -48,22 +75,31 @@ impl Dealt {
         }
         free.into_iter().map(|Reverse(load)| load).max().unwrap_or(0).max(1)
     }
+
+    /// The same where all requests have a context: rounds of equal parts.
+    fn busiest_of_equal(self, requests: u64, context: u64, most_parts: u64) -> u64 {
+        let blocks = context.div_ceil(u64::from(self.block));
+        let parts = blocks.div_ceil(self.share(requests * blocks)).min(most_parts);
+        let rounds = (requests * parts * u64::from(self.kv_heads)).div_ceil(u64::from(self.processors));
+        rounds * blocks.div_ceil(parts)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HOPPER: Dealt = Dealt { kv_heads: 2, processors: 132 };
+    const HOPPER: Dealt = Dealt { kv_heads: 2, processors: 132, block: 160 };
 
     fn stretch(contexts: impl Iterator<Item = u32>) -> f64 {
-        HOPPER.stretch(&contexts.collect::<Vec<_>>())
+        HOPPER.stretch(&contexts.collect::<Vec<_>>(), Launch::Piecewise)
     }
 
     #[test]
-    fn equal_contexts_are_dealt_evenly() {
+    fn equal_contexts_are_dealt_evenly_and_nearly_equal_ones_nearly_so() {
         for requests in [1, 4, 16, 32, 64, 200] {
             assert!((stretch((0..requests).map(|_| 8000)) - 1.0).abs() < f64::EPSILON, "{requests}");
+            assert!(stretch((0..requests).map(|index| 8000 + index % 2)) < 1.05, "{requests}");
         }
     }
 
@@ -76,10 +112,17 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_requests_counts_and_nothing_is_lost() {
-        let contexts = [100, 20_000, 300, 9_000];
-        let whole: u64 = contexts.iter().map(|context| (*context as u64).div_ceil(BLOCK) * 2).sum();
-        let alone = Dealt { kv_heads: 2, processors: 1 };
-        assert_eq!(alone.busiest(contexts.iter().map(|&context| context as u64)), whole);
+    fn the_order_of_requests_counts() {
+        let contexts: Vec<u32> = (0..64).map(|index| 1_000 + 120 * index).collect();
+        let longest_first: Vec<u32> = contexts.iter().rev().copied().collect();
+        let of = |contexts: &[u32]| HOPPER.stretch(contexts, Launch::Piecewise);
+        assert!(of(&longest_first) < of(&contexts), "{} {}", of(&longest_first), of(&contexts));
+    }
+
+    #[test]
+    fn a_captured_graph_bounds_the_parts_of_a_request() {
+        let contexts: Vec<u32> = std::iter::once(100_000).chain([1_000; 7]).collect();
+        let alone = Dealt { kv_heads: 1, ..HOPPER };
+        assert!(alone.stretch(&contexts, Launch::Full) > 2.0 * alone.stretch(&contexts, Launch::Eager));
     }
 }

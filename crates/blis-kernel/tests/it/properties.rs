@@ -293,6 +293,33 @@ proptest! {
 }
 
 #[test]
+fn dealing_in_turn_costs_time_where_contexts_differ_and_no_prompt_fills_what_they_leave() {
+    let price = |dealing, window, chunk, contexts: &[u32], prompt: Option<u32>| {
+        let (query_heads, kv_heads, head_dim, kv_format) = (16, 2, 128, FormatName::Fp8);
+        let shape =
+            PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group: 0, window, chunk, sinks: false, kv_format, dealing };
+        let work = |primitive| layer(0, primitive, "flash-attn/fa3", shape, RowSet::Requests);
+        let plan = PoolPlan { layers: vec![work(Primitive::AttentionDecode), work(Primitive::AttentionPrefill)], ..mixture("h100") };
+        let prefill = prompt.map(|query| blis_contracts::step::PrefillRow { query, context: 0 }).into_iter().collect();
+        let rank = RankStep { decode: contexts.to_vec(), prefill, sampled: 1, padded_tokens: 1, launch: Launch::Full };
+        model("h100").compile(&plan).unwrap().price(&step(rank)).device_ns
+    };
+    let ratio = |window, chunk, contexts: &[u32], prompt| {
+        price(Dealing::InTurn, window, chunk, contexts, prompt) / price(Dealing::Evenly, window, chunk, contexts, prompt)
+    };
+    let unequal: Vec<u32> = (0..64).map(|index| 6_500 + 3_000 * (index * 37 % 64) / 64).collect();
+    assert!(ratio(0, 0, &unequal, None) > 1.2, "{}", ratio(0, 0, &unequal, None));
+    for same in [
+        ratio(0, 0, &[8_000; 64], None),
+        ratio(128, 0, &unequal, None),
+        ratio(0, 4_096, &unequal, None),
+        ratio(0, 0, &unequal, Some(2_000)),
+    ] {
+        assert!((same - 1.0).abs() < 1e-12, "{same}");
+    }
+}
+
+#[test]
 fn a_plan_of_one_layer_or_of_windows_alone_or_without_attention_is_priced() {
     let whole = mixture("h200");
     let attention = |work: &&LoweredLayer| matches!(work.shape, PrimitiveShape::Attention { .. });

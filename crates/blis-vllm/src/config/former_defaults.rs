@@ -44,6 +44,8 @@ enum Runs {
     SeveralRanks,
     /// Those of a mixture of experts.
     Mixtures,
+    /// Those at an optimization level below the third, which is where a line that states none is.
+    BelowTheThirdLevel,
 }
 
 const ROWS: [Row; 9] = [
@@ -106,7 +108,7 @@ const ROWS: [Row; 9] = [
         setting: Setting::EnableFlashinferAutotune,
         value: "false",
         until: &[Until {
-            of: Runs::All,
+            of: Runs::BelowTheThirdLevel,
             first: Some("0.21.0"),
             last: "0.21.0",
             because: "0.21.0 tuned FlashInfer's kernels at no level but the third; 0.18.0 and 0.22.0 do from the first",
@@ -152,12 +154,14 @@ impl Stated {
         self.statements.rules = ReleaseRules::of(ran, &self.statements.without_effect);
         let several =
             self.statements.get(Setting::TensorParallelSize).and_then(|ranks| ranks.value.as_u64()).is_some_and(|ranks| ranks > 1);
+        let third = self.statements.get(Setting::OptimizationLevel).is_some_and(|level| level.value.as_u64() == Some(3));
         for row in &ROWS {
             let field = Field::of(row.setting);
             let concerned = |of: Runs| match of {
                 Runs::All => true,
                 Runs::SeveralRanks => several,
                 Runs::Mixtures => has_experts(model),
+                Runs::BelowTheThirdLevel => !third,
             };
             let read = |release: &str| Release::parse(release).expect("the releases of the rows are checked by the tests of this file");
             let had_it =
@@ -243,6 +247,7 @@ mod tests {
         let ran = |release| value(&taken("vllm serve m", release, &llama()), "enable_flashinfer_autotune");
         assert_eq!(ran("0.21.0").as_deref(), Some("false"));
         assert_eq!((ran("0.18.0"), ran("0.22.0")), (None, None));
+        assert_eq!(value(&taken("vllm serve m -O3", "0.21.0", &llama()), "enable_flashinfer_autotune"), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What earlier releases counted or padded otherwise where no setting says so, for measured runs of them; what they launched otherwise is in
+//! What start-up of earlier releases derived otherwise where no setting says so, for measured runs of them; what they launched otherwise is in
 //! `lowering/former.rs`.
 //!
-//! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. Most decide how many
-//! tokens the KV cache is said to hold. Left out: rules of scheduling, which are the modelled release's for every run.
+//! Each rule was read in the sources of the releases it names, and holds up to the last of them that had it. Left out: rules of
+//! scheduling, which are the modelled release's for every run.
 
 use std::collections::BTreeSet;
 

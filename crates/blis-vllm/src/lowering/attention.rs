@@ -4,9 +4,7 @@
 //!
 //! Left out: choices that depend on a batch (FlashInfer's own decode for more than 256 tokens is reached only off Blackwell).
 
-use std::collections::BTreeSet;
-
-use blis_contracts::model::{Attention, GroupedQueryAttention};
+use blis_contracts::model::{Attention, GroupedQueryAttention, LayerBlock};
 use blis_contracts::plan::Dealing;
 
 use super::former::Former;
@@ -78,7 +76,8 @@ pub(super) fn quantises_output(site: &Site<'_>, own: &GroupedQueryAttention) -> 
 pub(super) fn quantises_queries_apart(site: &Site<'_>, own: &GroupedQueryAttention) -> bool {
     let kernel = decode(site, own);
     let on_request = kernel == TRTLLM_DECODE && !site.resolved.attention.disable_flashinfer_q_quantization;
-    let takes_them = on_request || [FLASH_ATTN_3, TRITON_ATTENTION].contains(&kernel);
+    let latest = kernel == FLASH_ATTN_4 && site.capability != (9, 0);
+    let takes_them = on_request || latest || [FLASH_ATTN_3, TRITON_ATTENTION].contains(&kernel);
     let apart = site.custom_op("quant_fp8") || Former::UnmergedAttention.ran(site);
     site.resolved.cache.kv_cache_dtype.is_quantized() && takes_them && apart
 }
@@ -92,15 +91,11 @@ pub(super) fn dealing(site: &Site<'_>, own: &GroupedQueryAttention) -> Dealing {
 /// upstream: vllm `v1/attention/backends/flash_attn.py::FlashAttentionMetadataBuilder.build`. That the kernel then runs is from memory of
 /// `FlashAttention`, whose sources are in no wheel.
 pub(super) fn shares_out(site: &Site<'_>, own: &GroupedQueryAttention) -> bool {
-    let windows: BTreeSet<Option<u32>> = site
-        .model
-        .layers()
-        .filter_map(|layer| match &layer.attention {
-            Attention::GroupedQuery(attention) => Some(attention.window),
-            Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => None,
-        })
-        .collect();
-    decode(site, own) == FLASH_ATTN_3 && windows.len() > 1
+    let differs = |layer: &LayerBlock| match &layer.attention {
+        Attention::GroupedQuery(attention) => attention.window != own.window,
+        Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => false,
+    };
+    decode(site, own) == FLASH_ATTN_3 && site.model.layers().any(differs)
 }
 
 fn decide(table: &[Row], site: &Site<'_>, own: &GroupedQueryAttention) -> KernelName {

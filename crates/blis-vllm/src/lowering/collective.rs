@@ -98,6 +98,20 @@ pub(super) fn all_reduce(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, 
     pieces
 }
 
+/// The kernels that sum one row's few values in 32 bits, which symmetric memory does not take, and vLLM's own kernel not if they are an odd
+/// number of 8 bytes. Left out: odd counts above one, which captured graphs do not have.
+/// upstream: vllm `distributed/device_communicators/custom_all_reduce.py::CustomAllreduce.should_custom_ar`, `symm_mem.py::SymmMemCommunicator.should_use_symm_mem`
+pub(super) fn all_reduce_of_squares(site: &Site<'_>, bytes_per_row: u64) -> Vec<(RowRange, KernelName)> {
+    let Some(most) = custom_most(site).map(|bytes| rows(bytes / bytes_per_row)).filter(|&most| most > 1) else {
+        return vec![(RowRange::ALL, NCCL_ALL_REDUCE)];
+    };
+    vec![
+        (RowRange { least: 0, most: 1 }, NCCL_ALL_REDUCE),
+        (RowRange { least: 2, most }, CUSTOM_ALL_REDUCE),
+        (RowRange { least: most + 1, most: u32::MAX }, NCCL_ALL_REDUCE),
+    ]
+}
+
 /// Bytes of a rank's part up to which vLLM's own kernel gathers: `_DEFAULT_MNNVL_ALL_GATHER_MAX_SIZES`.
 const fn gathered_bytes(ranks: u32) -> u64 {
     match ranks {

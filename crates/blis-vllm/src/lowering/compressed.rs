@@ -39,6 +39,7 @@ const STREAMS_MOST_ROWS: u32 = 1024;
 
 /// Rows up to which mixing out of a sublayer and the projection for the next are one kernel: `_FUSED_POST_PRE_MAX_TOKENS`.
 const JOINED_MIXING_MOST_ROWS: u32 = 32;
+/// The same in releases that had it so: `use_small_fma`.
 const NARROW_MIXING_MOST_ROWS: u32 = 16;
 
 /// Query heads that FlashMLA runs; fewer are padded to the next.

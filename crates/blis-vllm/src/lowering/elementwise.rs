@@ -11,7 +11,7 @@ use blis_contracts::format::{FormatName, MatmulFormat};
 use super::linear::{LinearChoice, scales_per_tensor};
 use super::names::{
     CSRC_GELU_AND_MUL, CSRC_RELU_SQUARED, CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, FLASHINFER_NORM, INDUCTOR_FUSED, KernelName,
-    TORCH_EMBEDDING, TORCH_PAD, TRITON_RELU_SQUARED_QUANTISE,
+    TORCH_ELEMENTWISE, TORCH_EMBEDDING, TORCH_PAD, TRITON_RELU_SQUARED_QUANTISE,
 };
 use super::site::Site;
 
@@ -78,6 +78,11 @@ pub(super) fn activation(site: &Site<'_>, input: Input, gated: bool) -> KernelNa
     let with_quantisation =
         activation_quantises(site, input, gated) && (input == Input::Nvfp4 || site.custom_op("quant_fp8") && input == Input::Fp8);
     if with_quantisation || site.custom_op("silu_and_mul") { CSRC_SILU_AND_MUL } else { INDUCTOR_FUSED }
+}
+
+/// The kernel of plain steps that models write out: the compiler's, where it runs.
+pub(super) fn native(site: &Site<'_>) -> KernelName {
+    if site.compiled() { INDUCTOR_FUSED } else { TORCH_ELEMENTWISE }
 }
 
 /// The kernel that pads the residual stream for experts.

@@ -332,14 +332,30 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     }
 }
 
-/// What kernels in front of TensorRT-LLM's experts read and write of a row, of former releases: a cast of what corrects the choice, which is one
-/// row whatever the step's; the choice, and its packing.
+/// Whether TensorRT-LLM's kernel multiplies experts, tuned or not.
+pub(super) fn by_tensorrt(kernel: KernelName) -> bool {
+    [TRTLLM_EXPERTS, TRTLLM_UNTUNED_EXPERTS].contains(&kernel)
+}
+
+/// What kernels in front of TensorRT-LLM's experts read and write of a row, of former releases: a cast of what corrects the choice, a few hundred
+/// bytes whatever the rows (one byte a row stands for them); the choice, and its packing.
 pub(super) fn picking_bytes(site: &Site<'_>, moe: &MixtureOfExperts, chosen: &ExpertsChoice) -> Vec<u64> {
-    let by_tensorrt = [TRTLLM_EXPERTS, TRTLLM_UNTUNED_EXPERTS].contains(&chosen.kernel);
-    let corrects = moe.selection_bias && chosen.format.weights != FormatName::Mxfp4;
-    if !by_tensorrt || !corrects || site.cores > 1 {
+    let casts = match chosen.format.weights {
+        FormatName::Nvfp4 => Former::CastCorrectionOfNvfp4.ran(site),
+        FormatName::Fp8 => Former::CastCorrectionOfFp8.ran(site),
+        FormatName::Fp8Block
+        | FormatName::Fp32
+        | FormatName::Bf16
+        | FormatName::Fp16
+        | FormatName::Mxfp8
+        | FormatName::Mxfp4
+        | FormatName::Int4Group32
+        | FormatName::Int4Group128
+        | FormatName::Int8 => false,
+    };
+    if !moe.selection_bias || !exchange::picks_inside(site, chosen) {
         Vec::new()
-    } else if Former::CastCorrection.ran(site) {
+    } else if casts {
         vec![1]
     } else if site.is_minimax_m3() && Former::PickedInFront.ran(site) {
         let (scores, picks) = (u64::from(moe.experts) * 4, u64::from(moe.top_k) * 8);
@@ -349,7 +365,8 @@ pub(super) fn picking_bytes(site: &Site<'_>, moe: &MixtureOfExperts, chosen: &Ex
     }
 }
 
-/// The kernel as it runs where FlashInfer tunes nothing at start-up. Of formats but these it is not known what tuning saves.
+/// The kernel as it runs where FlashInfer tunes nothing at start-up. Of its other kernels, and of other formats of this one, it is not known what
+/// tuning saves.
 /// upstream: vllm `model_executor/warmup/kernel_warmup.py::flashinfer_autotune`
 fn tuned(site: &Site<'_>, kernel: KernelName, format: MatmulFormat) -> KernelName {
     let told_apart = match format.weights {

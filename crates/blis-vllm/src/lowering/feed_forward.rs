@@ -108,10 +108,10 @@ impl Pass<'_> {
         let casts = |kernel| router.format.weights == FormatName::Fp32 && [CUBLAS_LINEAR, CUBLAS_LINEAR_TF32].contains(&kernel);
         for (range, _) in choice.kernels.iter().filter(|(_, kernel)| casts(*kernel)) {
             let shape = PrimitiveShape::Stream { bytes_per_row: (site.element_bytes() + FormatName::Fp32.stored_bytes(1, 1)) * hidden };
-            if !Former::WideRoutersByLibrary.ran(site) {
+            if !Former::WideRoutersByLibrary.ran(site) || elementwise::norm(site) != INDUCTOR_FUSED {
                 self.push(Primitive::Activation, TORCH_CAST, shape, exchange.own, *range);
             } else if let Some(range) = fused_rows(site).and_then(|fused| intersection(fused, *range)) {
-                // The compiler writes it with the norm in front, unless that is not its own.
+                // The compiler writes it with its own norm in front, where FlashInfer does not fuse that with a sum.
                 self.push(Primitive::Activation, INDUCTOR_FUSED, shape, exchange.own, range);
             }
         }

@@ -1,7 +1,7 @@
 //! What the model code and kernels of earlier releases launched otherwise where no setting says so, for measured runs of them.
 //!
 //! Each was read in the sources of the releases it names and of those next to them that measured runs had. What settings say is in
-//! `config/former_defaults.rs`, what counts memory in `config/former_rules.rs`, since when a kernel is a programmatic dependent in
+//! `config/former_defaults.rs`, what start-up counts in `config/former_rules.rs`, since when a kernel is a programmatic dependent in
 //! `dependents.rs`.
 
 use super::site::Site;
@@ -32,9 +32,12 @@ pub(super) enum Former {
     /// cuBLAS multiplies routers in 32 bits, few rows too.
     /// upstream: vllm `model_executor/models/minimax_m2.py::MiniMaxM2MoE`
     WideRoutersByLibrary,
-    /// What corrects a router's choice is cast in front of TensorRT-LLM's experts.
+    /// What corrects a router's choice is cast in front of TensorRT-LLM's experts in NVFP4.
     /// upstream: vllm `model_executor/layers/fused_moe/experts/trtllm_nvfp4_moe.py::TrtLlmNvFp4ExpertsMonolithic.apply`
-    CastCorrection,
+    CastCorrectionOfNvfp4,
+    /// The same of experts in 8-bit floats with a scale per tensor.
+    /// upstream: vllm `model_executor/layers/fused_moe/experts/trtllm_fp8_moe.py::TrtLlmFp8ExpertsMonolithic._apply_per_tensor`
+    CastCorrectionOfFp8,
     /// `MiniMax` M3 scales what experts yield.
     /// upstream: vllm `model_executor/layers/fused_moe/runner/moe_runner.py::MoERunner`
     ScaledBehindExperts,
@@ -54,9 +57,12 @@ impl Former {
     const fn held(self) -> (Option<Release>, Release) {
         let (first, last) = match self {
             Self::SumsWithinShare | Self::UnmergedAttention => (None, [0, 10, 2]),
-            Self::DealtInTurn | Self::CutlassBeforeTriton => (None, [0, 16, 0]),
+            Self::DealtInTurn => (None, [0, 16, 0]),
+            Self::CutlassBeforeTriton => (Some([0, 15, 1]), [0, 16, 0]),
             Self::PaddingAroundExperts => (None, [0, 18, 0]),
-            Self::SpanningNormsApart | Self::WideRoutersByLibrary | Self::CastCorrection => (None, [0, 22, 0]),
+            Self::SpanningNormsApart | Self::WideRoutersByLibrary => (None, [0, 22, 0]),
+            Self::CastCorrectionOfNvfp4 => (Some([0, 15, 1]), [0, 22, 0]),
+            Self::CastCorrectionOfFp8 => (Some([0, 21, 0]), [0, 22, 0]),
             Self::ScaledBehindExperts => (None, [0, 25, 0]),
             Self::PickedInFront => (Some([0, 26, 0]), [0, 28, 0]),
             Self::WideRoutersWhole | Self::NarrowMixing => (None, [0, 28, 0]),

@@ -10,7 +10,8 @@
 use blis_contracts::model::GroupedQueryAttention;
 use blis_contracts::plan::{Primitive, PrimitiveShape, RowRange, RowSet};
 
-use super::names::{INDUCTOR_FUSED, KernelName, TORCH_ELEMENTWISE, TRTLLM_EXPERTS, TRTLLM_UNTUNED_EXPERTS};
+use super::experts;
+use super::names::{INDUCTOR_FUSED, KernelName, TORCH_ELEMENTWISE};
 use super::pass::Pass;
 
 /// Bytes that the steps on one score of a row read and write: to 32 bits, its sigmoid, its index to 32 bits, and back to 16 bits.
@@ -24,8 +25,8 @@ impl Pass<'_> {
     }
 
     /// Weighs what the picked expert reads.
-    pub(super) fn weigh_inputs(&mut self, experts: KernelName, rows: RowSet) {
-        if [TRTLLM_EXPERTS, TRTLLM_UNTUNED_EXPERTS].contains(&experts) {
+    pub(super) fn weigh_inputs(&mut self, kernel: KernelName, rows: RowSet) {
+        if experts::by_tensorrt(kernel) {
             return;
         }
         let weighed = 2 * self.site.model.hidden_size * self.site.element_bytes();

@@ -14,7 +14,7 @@ use blis_contracts::model::{Attention, FeedForward, GroupedQueryAttention, Layer
 use blis_contracts::part::Part;
 use blis_contracts::plan::{LoweredLayer, Primitive, PrimitiveShape, RowRange, RowSet};
 
-use super::collective::{all_reduce, fused_rows};
+use super::collective::{all_reduce, all_reduce_of_squares, fused_rows};
 use super::elementwise::{self, Input};
 use super::feed_forward::into_feed_forward;
 use super::former::Former;
@@ -26,6 +26,9 @@ use super::names::{
 use super::parts::{Joint, TokenParts};
 use super::site::Site;
 use super::{LoweringError, attention, dependents, latent, mamba2, recurrent, stages};
+
+/// Bytes of a request that FlashAttention 3 reads and writes to share out its blocks: tokens, blocks, parts and its place, in 32 bits each.
+const SHARE_BYTES: u64 = 4 * 4;
 
 /// Rows up to which norms over all heads and their sum are one kernel: `MINIMAX_QK_NORM_MAX_TOKEN_NUM`.
 pub(super) const QK_NORM_MOST_ROWS: u32 = 2048;
@@ -315,15 +318,14 @@ impl Pass<'_> {
         let width = u64::from(site.query_heads(attention)) * u64::from(attention.head_dim);
         if Former::UnmergedAttention.ran(site) {
             let element = if attention::quantises_output(site, attention) { 1 } else { site.element_bytes() };
-            self.stream(Primitive::Activation, INDUCTOR_FUSED, element * width);
+            self.stream(Primitive::Activation, elementwise::native(site), element * width);
         }
         if attention::quantises_queries_apart(site, attention) {
             self.quantise(Input::Fp8, width, RowSet::Tokens, RowRange::ALL);
         }
         if attention::shares_out(site, attention) {
-            // Of each request, of which each has a sampled row, its tokens and its share.
-            let shape = PrimitiveShape::Stream { bytes_per_row: 16 };
-            self.push(Primitive::Activation, FLASH_ATTN_SHARE_OUT, shape, RowSet::Sampled, RowRange::ALL);
+            // A few numbers of each request, of which there are no more than tokens.
+            self.stream(Primitive::Activation, FLASH_ATTN_SHARE_OUT, SHARE_BYTES);
         }
         let prefill = attention::prefill(site, attention);
         self.push(Primitive::AttentionPrefill, prefill, shape, RowSet::Requests, RowRange::ALL);
@@ -353,21 +355,26 @@ impl Pass<'_> {
         // Two sums of 32 bits.
         let shape = PrimitiveShape::Collective { group: self.site.ranks, bytes_per_row: 8 };
         if Former::SpanningNormsApart.ran(self.site) && !self.site.resolved.rules.fuses_spanning_norms {
-            self.stream(Primitive::Norm, INDUCTOR_FUSED, bytes + 8);
-            return self.all_reduce(8);
+            self.stream(Primitive::Norm, elementwise::native(self.site), bytes + 8);
+            return self.sum_squares(shape, RowRange::ALL);
         }
         let few = RowRange { least: 0, most: QK_NORM_MOST_ROWS };
         self.push(Primitive::AllReduce, CSRC_QK_NORM_ALL_REDUCE, shape, RowSet::Tokens, few);
         let Some(many) = above(few) else { return };
         let read = PrimitiveShape::Stream { bytes_per_row: bytes + 8 };
         self.push(Primitive::Norm, TRITON_QK_NORM, read, RowSet::Tokens, many);
-        for (range, kernel) in all_reduce(self.site, 8) {
-            if let Some(range) = intersection(range, many) {
+        self.sum_squares(shape, many);
+        let apply = PrimitiveShape::Stream { bytes_per_row: 2 * bytes + 8 };
+        self.push(Primitive::Norm, TRITON_QK_NORM, apply, RowSet::Tokens, many);
+    }
+
+    /// Sums of squares over the ranks.
+    fn sum_squares(&mut self, shape: PrimitiveShape, rows: RowRange) {
+        for (range, kernel) in all_reduce_of_squares(self.site, 8) {
+            if let Some(range) = intersection(range, rows) {
                 self.push(Primitive::AllReduce, kernel, shape, RowSet::Tokens, range);
             }
         }
-        let apply = PrimitiveShape::Stream { bytes_per_row: 2 * bytes + 8 };
-        self.push(Primitive::Norm, TRITON_QK_NORM, apply, RowSet::Tokens, many);
     }
 
     /// A sum over the ranks with nothing around it.
@@ -389,7 +396,7 @@ impl Pass<'_> {
         if site.ranks > 1 {
             let shape = PrimitiveShape::Collective { group: site.ranks, bytes_per_row: site.element_bytes() * vocabulary };
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, RowSet::Sampled, RowRange::ALL);
-            // What lies rank by rank is laid row by row. upstream: vllm `distributed/device_communicators/base_device_communicator.py::DeviceCommunicatorBase.all_gather`
+            // What lies rank by rank is laid row by row. upstream: vllm `distributed/device_communicators/cuda_communicator.py::CudaCommunicator.all_gather`
             let copied = PrimitiveShape::Stream { bytes_per_row: 2 * site.element_bytes() * u64::from(site.ranks) * vocabulary };
             self.push(Primitive::Activation, TORCH_COPY, copied, RowSet::Sampled, RowRange { least: 2, most: u32::MAX });
         }

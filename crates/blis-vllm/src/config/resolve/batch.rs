@@ -35,7 +35,7 @@ pub(super) fn resolve(
     let stages = stated_stages.max(start.unpriced.stages);
     let (max_num_batched_tokens, max_num_seqs) = budgets(
         ledger,
-        defaults((machine, ledger.rules().large_chips), start.usage, in_slots),
+        defaults(machine, ledger.rules().large_chips, start.usage, in_slots),
         (max_model_len, floor),
         enable_chunked_prefill,
     )?;
@@ -98,7 +98,7 @@ struct Defaults {
 /// Tokens of one step where experts read them from slots laid out for the most that may come: `DEFAULT_MAX_NUM_BATCHED_TOKENS_FOR_BATCHED_DP`.
 const TOKENS_IN_SLOTS: u64 = 256;
 
-fn defaults((machine, large): (Machine<'_>, LargeChips), usage: UsageContext, in_slots: bool) -> Defaults {
+fn defaults(machine: Machine<'_>, large: LargeChips, usage: UsageContext, in_slots: bool) -> Defaults {
     let memory = machine.chip.reported_memory.value.get();
     let name = machine.chip.device_name.value.to_lowercase();
     let (serving, scripted, seqs, rule) = if memory >= 160 * GIB && large == LargeChips::Twice {

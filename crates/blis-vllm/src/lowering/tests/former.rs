@@ -1,6 +1,6 @@
 //! What measured runs of earlier releases launched otherwise.
 
-use blis_contracts::plan::Primitive;
+use blis_contracts::plan::{Primitive, Start};
 
 use super::*;
 
@@ -92,13 +92,63 @@ fn norms_over_all_heads_were_reductions_around_a_sum() {
         norms("0.22.0"),
         [
             "norm inductor/fused tokens: 3592 B a row",
-            "collective.all_reduce vllm-csrc/custom-all-reduce tokens to 262143: 8 B a row over 4",
-            "collective.all_reduce torch/symmetric-memory tokens 262144 to 4194304: 8 B a row over 4",
-            "collective.all_reduce nccl/all-reduce tokens from 4194305: 8 B a row over 4",
+            // Eight bytes are half of what vLLM's own kernel takes at once.
+            "collective.all_reduce nccl/all-reduce tokens to 1: 8 B a row over 4",
+            "collective.all_reduce vllm-csrc/custom-all-reduce tokens 2 to 262143: 8 B a row over 4",
+            "collective.all_reduce nccl/all-reduce tokens from 262144: 8 B a row over 4",
         ]
     );
     let fused = "collective.all_reduce vllm-csrc/minimax-qk-norm-all-reduce tokens to 2048: 8 B a row over 4";
     assert_eq!(norms("0.25.0")[0], fused);
+    let asked = |line: &str| {
+        let model = model("minimax-m2.5-nvfp4");
+        let mut stated = read(Launch { command: Some(line), args: None, env: &[], written_for: Some("0.22.0") }).unwrap();
+        stated.take_defaults_of("0.22.0", &model).unwrap();
+        let chip = chip("b200");
+        let resolved = resolve(&stated, Machine { model: &model, chip: &chip, gpus: 8 }).unwrap();
+        lower(&model, &resolved, &chip).unwrap().layers.iter().any(|piece| piece.kernel.variant == "minimax-qk-norm-all-reduce")
+    };
+    let line = "vllm serve m -tp 4";
+    assert!(!asked(line) && asked(&format!("{line} -cc.pass_config.fuse_minimax_qk_norm true")));
+}
+
+#[test]
+fn norms_over_all_heads_of_one_rank_are_a_kernel_in_front_of_the_rotation() {
+    let norms = with(&layer(Line("minimax-m2.5-nvfp4", "b200", ""), "0.28.0", 1), &["norm inductor", "rope"]);
+    // Queries and keys of 48 and 8 heads of 128, read; then both again, read and written.
+    assert_eq!(norms[..2], ["norm inductor/fused tokens: 14336 B a row", "rope inductor/fused tokens: 14336 B a row"]);
+}
+
+#[test]
+fn queries_are_quantised_apart_where_no_compiler_writes_it() {
+    let quantised = |chosen: Line<'_>| chosen.plan().layers.iter().any(|piece| piece.layer == 1 && written(piece) == QUERIES);
+    const QUERIES: &str = "activation vllm-csrc/quantise tokens: 12288 B a row";
+    let cache = "--kv-cache-dtype fp8";
+    let custom = format!("{cache} --compilation-config.custom_ops+ +quant_fp8");
+    for (chip, more, apart) in [
+        ("b200", cache, false),
+        ("b200", custom.as_str(), true),
+        ("b200", &format!("{custom} --attention-config.disable_flashinfer_q_quantization true"), false),
+        ("h200", cache, false),
+        ("h200", &format!("{cache} --enforce-eager"), true),
+        ("h200", &format!("{custom} --attention-backend TRITON_ATTN"), true),
+        ("h200", "--enforce-eager", false),
+    ] {
+        assert_eq!(quantised(Line("llama-3.1-8b-instruct", chip, more)), apart, "{chip} {more}");
+    }
+}
+
+#[test]
+fn attention_begins_with_a_plain_launch() {
+    let plan = Line("llama-3.1-8b-instruct", "b200", "").plan();
+    let attention = plan.layers.iter().filter(|piece| matches!(piece.shape, PrimitiveShape::Attention { .. }));
+    assert!(attention.into_iter().all(|piece| piece.start == Start::Ordered));
+}
+
+#[test]
+fn blocks_were_dealt_in_turn_up_to_the_release_before_requests_were_sorted() {
+    let dealt = |release| layer(Line("llama-3.1-8b-instruct", "h200", ""), release, 1).iter().any(|piece| piece.ends_with("dealt in turn"));
+    assert!(dealt("0.10.2") && dealt("0.16.0") && !dealt("0.17.0"));
 }
 
 #[test]
@@ -115,6 +165,8 @@ fn routers_in_32_bits_were_left_to_the_library() {
     assert_eq!(later[0], "activation torch/cast tokens from 33: 18432 B a row");
     assert_eq!(later[1], "gemm vllm-csrc/fp32-router-gemm tokens to 32: 3072 x 256 fp32");
     assert_eq!(later[2], "gemm cublas/linear-tf32 tokens from 33: 3072 x 256 fp32");
+    // Where nothing is compiled, a cast of its own.
+    assert_eq!(router("--enforce-eager", "0.22.0")[0], "activation torch/cast tokens: 18432 B a row");
     let today = Line("minimax-m2.5-nvfp4", "b200", "").plan();
     assert!(!today.layers.iter().any(|piece| piece.kernel.variant == "linear-tf32"));
 }
@@ -123,7 +175,9 @@ fn routers_in_32_bits_were_left_to_the_library() {
 fn a_cast_stood_in_front_of_tensorrt_llms_experts() {
     let casts = |chosen: Line<'_>, release| with(&layer(chosen, release, 1), &["torch/elementwise"]).len();
     let mixture = Line("minimax-m2.5-nvfp4", "b200", "");
-    assert_eq!((casts(mixture, "0.22.0"), casts(mixture, "0.25.0")), (1, 0));
+    assert_eq!((casts(mixture, "0.22.0"), casts(mixture, "0.25.0"), casts(mixture, "0.10.2")), (1, 0, 0));
+    // Experts in blocks took it as it is.
+    assert_eq!(casts(Line("minimax-m2.5", "b200", "-tp 4"), "0.22.0"), 0);
     // Nothing corrects the choice of gpt-oss.
     assert_eq!(casts(Line("gpt-oss-120b", "b200", ""), "0.22.0"), 0);
 }
@@ -149,5 +203,6 @@ fn lanes_were_mixed_by_one_kernel_up_to_sixteen_rows() {
 fn experts_in_blocks_ran_in_cutlass_on_hopper() {
     let experts = |release| with(&layer(Line("minimax-m2.5", "h200", "--tensor-parallel-size 4"), release, 1), &["moe.experts"]);
     assert!(experts("0.16.0")[0].starts_with("moe.experts flashinfer/cutlass-moe"), "{:?}", experts("0.16.0"));
+    assert!(experts("0.10.2")[0].starts_with("moe.experts triton/fused-moe"), "{:?}", experts("0.10.2"));
     assert!(experts("0.17.0")[0].starts_with("moe.experts triton/fused-moe"), "{:?}", experts("0.17.0"));
 }
