@@ -121,8 +121,8 @@ fn norms_over_all_heads_of_one_rank_are_a_kernel_in_front_of_the_rotation() {
 
 #[test]
 fn queries_are_quantised_apart_where_no_compiler_writes_it() {
-    let quantised = |chosen: Line<'_>| chosen.plan().layers.iter().any(|piece| piece.layer == 1 && written(piece) == QUERIES);
-    const QUERIES: &str = "activation vllm-csrc/quantise tokens: 12288 B a row";
+    let queries = "activation vllm-csrc/quantise tokens: 12288 B a row";
+    let quantised = |chosen: Line<'_>| chosen.plan().layers.iter().any(|piece| piece.layer == 1 && written(piece) == queries);
     let cache = "--kv-cache-dtype fp8";
     let custom = format!("{cache} --compilation-config.custom_ops+ +quant_fp8");
     for (chip, more, apart) in [
