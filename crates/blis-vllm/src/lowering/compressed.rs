@@ -312,7 +312,9 @@ fn feed_forward(pass: &mut Pass<'_>, moe: &MixtureOfExperts) -> Result<(), Lower
         shared_experts(pass, shared, exchange.own)?;
     }
     pass.dispatched(exchange);
-    pass.push(Primitive::MoeExperts, chosen.kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
+    for (range, kernel) in chosen.kernels(moe) {
+        pass.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, range);
+    }
     let row = site.element_bytes() * hidden;
     pass.combined(exchange, row);
     if moe.shared.is_some() {

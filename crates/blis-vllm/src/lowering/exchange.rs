@@ -21,10 +21,10 @@ use blis_contracts::model::{FeedForward, MixtureOfExperts, ModelGraph};
 use blis_contracts::plan::{Primitive, RowSet};
 
 use super::LoweringError;
-use super::experts::{self, ExpertsChoice};
+use super::experts::ExpertsChoice;
 use super::names::{
     CUTLASS_EXPERTS, DEEPEP_COMBINE, DEEPEP_DISPATCH, DEEPEP_LOW_LATENCY_COMBINE, DEEPEP_LOW_LATENCY_DISPATCH, FLASHINFER_CUTLASS_EXPERTS,
-    KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER,
+    KernelName, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, TRTLLM_EXPERTS,
 };
 use super::parts::TokenParts;
 use super::site::Site;
@@ -220,7 +220,7 @@ fn travels_as(site: &Site<'_>, choice: &ExpertsChoice) -> FormatName {
 /// Whether the experts' kernel picks the experts too: upstream's monolithic kernels.
 /// upstream: vllm `model_executor/layers/fused_moe/experts` (`_supports_parallel_config` of the TensorRT-LLM kernels)
 pub(super) fn picks_inside(site: &Site<'_>, choice: &ExpertsChoice) -> bool {
-    experts::by_tensorrt(choice.kernel)
+    choice.kernel == TRTLLM_EXPERTS
         && match choice.format.weights {
             FormatName::Nvfp4 => site.expert_ranks == 1,
             FormatName::Fp8 | FormatName::Fp8Block => TokenParts::of(site) == TokenParts::None,

@@ -13,7 +13,7 @@
 
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::model::MixtureOfExperts;
-use blis_contracts::plan::PrimitiveShape;
+use blis_contracts::plan::{PrimitiveShape, RowRange};
 
 use super::former::Former;
 use super::names::{
@@ -40,6 +40,8 @@ pub(super) enum Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExpertsChoice {
     pub(super) kernel: KernelName,
+    /// Whether the kernel's tiles were left untuned.
+    untuned: bool,
     /// Weights as stored, activations as the kernel multiplies them.
     pub(super) format: MatmulFormat,
     /// Width of the residual stream as the kernel sees it.
@@ -54,6 +56,15 @@ pub(super) struct ExpertsChoice {
 }
 
 impl ExpertsChoice {
+    /// The kernel by the rows that are spread over the experts.
+    pub(super) fn kernels(&self, moe: &MixtureOfExperts) -> Vec<(RowRange, KernelName)> {
+        if !self.untuned {
+            return vec![(RowRange::ALL, self.kernel)];
+        }
+        let most = u32::try_from(ALIKE_PICKS * u64::from(moe.experts) / u64::from(moe.top_k)).unwrap_or(u32::MAX - 1);
+        vec![(RowRange { least: 0, most }, self.kernel), (RowRange { least: most + 1, most: u32::MAX }, TRTLLM_UNTUNED_EXPERTS)]
+    }
+
     /// The experts of one rank as this kernel multiplies them.
     pub(super) fn shape(&self, site: &Site<'_>, moe: &MixtureOfExperts) -> PrimitiveShape {
         PrimitiveShape::Moe {
@@ -322,7 +333,8 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     let quantises_and_pads = by_kernel && row.kernel == TRTLLM_EXPERTS && row.activations == Some(FormatName::Mxfp8);
     let format = MatmulFormat { weights, activations: row.activations.unwrap_or(usual) };
     ExpertsChoice {
-        kernel: tuned(site, row.kernel, format),
+        kernel: row.kernel,
+        untuned: told_apart(row.kernel, format) && !site.resolved.kernels.enable_flashinfer_autotune,
         format,
         hidden,
         intermediate: site.expert_width(moe).next_multiple_of(width_multiple(site, moe, row)),
@@ -330,11 +342,6 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
         pads_input: padded && !quantises_and_pads,
         output: if by_kernel && row.trims_output { width } else { hidden },
     }
-}
-
-/// Whether TensorRT-LLM's kernel multiplies experts, tuned or not.
-pub(super) fn by_tensorrt(kernel: KernelName) -> bool {
-    [TRTLLM_EXPERTS, TRTLLM_UNTUNED_EXPERTS].contains(&kernel)
 }
 
 /// What kernels in front of TensorRT-LLM's experts read and write of a row, of former releases: a cast of what corrects the choice, a few hundred
@@ -365,11 +372,13 @@ pub(super) fn picking_bytes(site: &Site<'_>, moe: &MixtureOfExperts, chosen: &Ex
     }
 }
 
-/// The kernel as it runs where FlashInfer tunes nothing at start-up. Of its other kernels, and of other formats of this one, it is not known what
-/// tuning saves.
-/// upstream: vllm `model_executor/warmup/kernel_warmup.py::flashinfer_autotune`
-fn tuned(site: &Site<'_>, kernel: KernelName, format: MatmulFormat) -> KernelName {
-    let told_apart = match format.weights {
+/// Picks of an expert up to which the launcher takes the tile that tuning would: `fitting/tuned.py::UNTUNED`.
+const ALIKE_PICKS: u64 = 8;
+
+/// Whether the kernel runs at other tiles where FlashInfer tunes nothing at start-up. Of its other kernels, and of other formats of this one, it is
+/// not known what tuning saves. upstream: vllm `model_executor/warmup/kernel_warmup.py::flashinfer_autotune`
+fn told_apart(kernel: KernelName, format: MatmulFormat) -> bool {
+    let of_format = match format.weights {
         FormatName::Nvfp4 => true,
         FormatName::Mxfp4 => format.activations == FormatName::Mxfp8,
         FormatName::Fp32
@@ -382,8 +391,7 @@ fn tuned(site: &Site<'_>, kernel: KernelName, format: MatmulFormat) -> KernelNam
         | FormatName::Int4Group128
         | FormatName::Int8 => false,
     };
-    let untuned = kernel == TRTLLM_EXPERTS && told_apart && !site.resolved.kernels.enable_flashinfer_autotune;
-    if untuned { TRTLLM_UNTUNED_EXPERTS } else { kernel }
+    kernel == TRTLLM_EXPERTS && of_format
 }
 
 /// Multiple that an expert's width is padded to. FlashInfer's kernels for NVFP4 want the up projection to yield a multiple of 128, with its

@@ -141,7 +141,9 @@ impl Pass<'_> {
                 RowRange::ALL,
             );
         }
-        self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, RowRange::ALL);
+        for (range, kernel) in chosen.kernels(moe) {
+            self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, range);
+        }
         let row = site.element_bytes() * output;
         if site.is_minimax_m3() && Former::ScaledBehindExperts.ran(site) {
             let shape = PrimitiveShape::Stream { bytes_per_row: 2 * row };

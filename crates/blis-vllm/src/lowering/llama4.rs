@@ -10,8 +10,7 @@
 use blis_contracts::model::GroupedQueryAttention;
 use blis_contracts::plan::{Primitive, PrimitiveShape, RowRange, RowSet};
 
-use super::experts;
-use super::names::{INDUCTOR_FUSED, KernelName, TORCH_ELEMENTWISE};
+use super::names::{INDUCTOR_FUSED, KernelName, TORCH_ELEMENTWISE, TRTLLM_EXPERTS};
 use super::pass::Pass;
 
 /// Bytes that the steps on one score of a row read and write: to 32 bits, its sigmoid, its index to 32 bits, and back to 16 bits.
@@ -26,7 +25,7 @@ impl Pass<'_> {
 
     /// Weighs what the picked expert reads.
     pub(super) fn weigh_inputs(&mut self, kernel: KernelName, rows: RowSet) {
-        if experts::by_tensorrt(kernel) {
+        if kernel == TRTLLM_EXPERTS {
             return;
         }
         let weighed = 2 * self.site.model.hidden_size * self.site.element_bytes();

@@ -176,16 +176,25 @@ fn the_ranges_of_a_sum_meet_without_gap_or_overlap() {
 }
 
 #[test]
-fn experts_of_four_bits_run_untuned_where_nothing_is_tuned_at_start_up() {
-    check(
-        &[Primitive::MoeExperts],
-        &[
-            (Line("kimi-k2.5-nvfp4", "b200", "-tp 8"), "flashinfer/trtllm-gen-moe nvfp4"),
-            (Line("kimi-k2.5-nvfp4", "b200", "-tp 8 --no-enable-flashinfer-autotune"), "flashinfer/trtllm-gen-moe-untuned nvfp4"),
-            // Nothing is known of what tuning saves where activations have 16 bits.
-            (Line("gpt-oss-120b", "b200", "-O0"), "flashinfer/trtllm-gen-moe mxfp4"),
-        ],
+fn experts_of_four_bits_run_untuned_beyond_a_few_picks_where_nothing_is_tuned_at_start_up() {
+    let experts = |model, line| {
+        let plan = Line(model, "b200", line).plan();
+        plan.layers.iter().filter(|piece| piece.layer == 2 && piece.primitive == Primitive::MoeExperts).map(written).collect::<Vec<_>>()
+    };
+    let shape = "8 of 384 (384 here), 7168 x 256 gated true nvfp4";
+    assert_eq!(experts("kimi-k2.5-nvfp4", "-tp 8"), [format!("moe.experts flashinfer/trtllm-gen-moe tokens: {shape}")]);
+    // Eight picks of each of 384 experts are those of 384 tokens.
+    assert_eq!(
+        experts("kimi-k2.5-nvfp4", "-tp 8 --no-enable-flashinfer-autotune"),
+        [
+            format!("moe.experts flashinfer/trtllm-gen-moe tokens to 384: {shape}"),
+            format!("moe.experts flashinfer/trtllm-gen-moe-untuned tokens from 385: {shape}"),
+        ]
     );
+    // Nothing is known of what tuning saves where activations have 16 bits.
+    assert_eq!(experts("gpt-oss-120b", "-O0").len(), 1);
+    assert_eq!(experts("gpt-oss-120b", "-O0 --quantization-config.moe.activation mxfp8").len(), 2);
+    assert_eq!(experts("deepseek-v4-pro", "-tp 8 --no-enable-flashinfer-autotune").len(), 2);
 }
 
 #[test]
