@@ -108,6 +108,7 @@ fn resolve_as(stated: &Stated, machine: Machine<'_>, start: Start<'_>) -> Result
     let (data_parallel, placement) = parallel::data_parallel(&mut ledger, machine, nnodes, tensor_parallel_size * stages)?;
     devices::check_ranks(&stated.statements, machine.gpus, placement.ranks_per_node)?;
     let expert_parallel_size = parallel::expert_parallel_size(&mut ledger, machine, tensor_parallel_size * data_parallel.size)?;
+    parallel::note_unused_exchange(&mut ledger, data_parallel, expert_parallel_size);
     let in_slots = data_parallel.exchange_over(expert_parallel_size) == All2AllBackend::DeepepLowLatency;
     let api_server_count = parallel::api_server_count(&mut ledger, data_parallel.size)?;
     let language_model_only = ledger.flag(Setting::LanguageModelOnly);

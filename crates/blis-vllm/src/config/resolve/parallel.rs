@@ -95,6 +95,15 @@ pub(super) fn expert_parallel_size(ledger: &mut Ledger<'_>, machine: Machine<'_>
     Ok(ranks)
 }
 
+/// Tells of a stated way of tokens between engine cores that none of them go.
+pub(super) fn note_unused_exchange(ledger: &mut Ledger<'_>, cores: DataParallelSettings, expert_ranks: u32) {
+    if ledger.stated(Setting::All2allBackend).is_some() && cores.exchange_over(expert_ranks) != cores.exchange {
+        let beside =
+            "it carries tokens between engine cores that share experts, so --data-parallel-size above 1 with --enable-expert-parallel";
+        ledger.note(Some(Setting::All2allBackend), format!("--all2all-backend {} has no effect: {beside}", cores.exchange));
+    }
+}
+
 /// What the stages of a pipeline cannot go with here.
 pub(super) fn check_stages((stages, layers): (u32, usize), cores: DataParallelSettings, second_runner: bool) -> Result<(), ConfigError> {
     let (beside, instead) = if stages as usize > layers {

@@ -3,6 +3,7 @@
 use crate::config::tests::{Case, a100, b200, gpt_oss, h100, h200, llama, llama_fp8, llama_in, resolved, rtx5090, serve, value_of};
 use crate::config::{AttentionBackend, CudagraphMode, Dtype, GraphSupport, KvCacheDtype, MoeBackend, Source};
 use blis_contracts::format::FormatName;
+use blis_contracts::model::ModelGraph;
 
 #[test]
 fn batch_defaults_follow_the_device_memory_and_name() {
@@ -171,4 +172,15 @@ fn a_value_says_where_it_came_from() {
 fn half_precision_is_an_alias() {
     assert_eq!(resolved("--dtype half").unwrap().dtype, Dtype::Float16);
     assert_eq!(resolved("").unwrap().kernels.moe_backend, MoeBackend::Auto);
+}
+
+#[test]
+fn a_way_of_tokens_that_none_go_is_told() {
+    let told = |line: &str, model: &ModelGraph| {
+        let notes = Case::line(&serve(line)).resolve(model, &h200()).unwrap().notes;
+        notes.iter().any(|note| note.starts_with("--all2all-backend deepep_low_latency has no effect: it carries tokens"))
+    };
+    let stated = "--all2all-backend deepep_low_latency";
+    assert!(told(stated, &llama()) && told(&format!("-dp 2 {stated}"), &gpt_oss()));
+    assert!(!told(&format!("-dp 2 --enable-expert-parallel {stated}"), &gpt_oss()) && !told("", &llama()));
 }
