@@ -223,12 +223,12 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
         num_blocks,
         enable_prefix_caching: input.enable_prefix_caching,
         retention,
-        watermark_blocks: floor(input.watermark * f64::from(num_blocks)),
+        watermark_blocks: u32::try_from(floor(input.watermark * f64::from(num_blocks))).unwrap_or(num_blocks),
         max_model_len,
         max_in_flight_tokens: input.max_in_flight_tokens,
     };
     let capacity_tokens = match input.capacity {
-        CapacityCount::LongestRequests => u64::from(floor(max_concurrency * f64::from(max_model_len))),
+        CapacityCount::LongestRequests => floor(max_concurrency * f64::from(max_model_len)),
         CapacityCount::BlocksOverGroups => blocks_over_groups(num_blocks, &groups),
     };
     Ok(SizedKv { groups, bytes_per_block, blocks_per_request, capacity_tokens, max_concurrency, config })
@@ -287,12 +287,10 @@ fn retention(input: &SizingInput, groups: &[LayerGroup], block_size: u32) -> Res
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the value is checked to be a non-negative u32 before the cast"
+    reason = "counts of blocks and of their tokens are neither negative nor near 2^63"
 )]
-fn floor(value: f64) -> u32 {
-    let whole = libm::floor(value);
-    assert!((0.0..=f64::from(u32::MAX)).contains(&whole), "{value} is not a count");
-    whole as u32
+fn floor(value: f64) -> u64 {
+    libm::floor(value) as u64
 }
 
 /// Bytes in GiB, rounded to two digits and printed without needless zeros, as upstream prints them.

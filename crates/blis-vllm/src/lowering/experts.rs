@@ -334,7 +334,7 @@ fn shaped(site: &Site<'_>, moe: &MixtureOfExperts, row: Row) -> ExpertsChoice {
     let format = MatmulFormat { weights, activations: row.activations.unwrap_or(usual) };
     ExpertsChoice {
         kernel: row.kernel,
-        untuned: told_apart(row.kernel, format) && !site.resolved.kernels.enable_flashinfer_autotune,
+        untuned: told_apart(row.kernel, format) && !tunes(site),
         format,
         hidden,
         intermediate: site.expert_width(moe).next_multiple_of(width_multiple(site, moe, row)),
@@ -374,6 +374,15 @@ pub(super) fn picking_bytes(site: &Site<'_>, moe: &MixtureOfExperts, chosen: &Ex
 
 /// Picks of an expert up to which the launcher takes the tile that tuning would: `fitting/tuned.py::UNTUNED`.
 const ALIKE_PICKS: u64 = 8;
+
+/// What FlashInfer's tuner calls TensorRT-LLM's experts of four bits. upstream: flashinfer `fused_moe/core.py::get_trtllm_moe_sm100_module`
+const TUNED_OPERATION: &str = "flashinfer::trtllm_fp4_block_scale_moe";
+
+/// Whether those experts are tuned at start-up.
+fn tunes(site: &Site<'_>) -> bool {
+    let settings = &site.resolved.kernels;
+    settings.enable_flashinfer_autotune && !settings.flashinfer_autotune_skip_ops.iter().any(|skipped| skipped == TUNED_OPERATION)
+}
 
 /// Whether the kernel runs at other tiles where FlashInfer tunes nothing at start-up. Of its other kernels, and of other formats of this one, it is
 /// not known what tuning saves. upstream: vllm `model_executor/warmup/kernel_warmup.py::flashinfer_autotune`

@@ -221,6 +221,12 @@ fn a_checkpoint_of_ones_own_is_onboarded_without_a_catalog_entry() {
     let catalogued = stdout("onboard_known", &["support", "qwen3-8b", "h100", "--tp", "1"]);
     assert_eq!(own.replace("my-model", "qwen3-8b"), catalogued, "the same checkpoint under another name");
     assert!(refusal("onboard_nothing", &["onboard", "nowhere"]).contains("config.json: cannot be read"));
+    // A model so small that a chip holds more than 2^32 tokens of it.
+    let tiny = r#"{"architectures": ["LlamaForCausalLM"], "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "num_key_value_heads": 4, "intermediate_size": 64, "vocab_size": 32000, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}"#;
+    bench.write("tiny/config.json", tiny.as_bytes());
+    let small = bench.blis(&["onboard", "tiny", "b200"]);
+    assert!(small.status.success(), "{}", show(&small));
 }
 
 #[test]

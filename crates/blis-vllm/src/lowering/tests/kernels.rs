@@ -177,7 +177,7 @@ fn the_ranges_of_a_sum_meet_without_gap_or_overlap() {
 
 #[test]
 fn experts_of_four_bits_run_untuned_beyond_a_few_picks_where_nothing_is_tuned_at_start_up() {
-    let experts = |model, line| {
+    let experts = |model: &'static str, line: &str| {
         let plan = Line(model, "b200", line).plan();
         plan.layers.iter().filter(|piece| piece.layer == 2 && piece.primitive == Primitive::MoeExperts).map(written).collect::<Vec<_>>()
     };
@@ -195,6 +195,11 @@ fn experts_of_four_bits_run_untuned_beyond_a_few_picks_where_nothing_is_tuned_at
     assert_eq!(experts("gpt-oss-120b", "-O0").len(), 1);
     assert_eq!(experts("gpt-oss-120b", "-O0 --quantization-config.moe.activation mxfp8").len(), 2);
     assert_eq!(experts("deepseek-v4-pro", "-tp 8 --no-enable-flashinfer-autotune").len(), 2);
+    let skipping = |operation: &str| {
+        let line = format!("-tp 8 VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS={operation}");
+        experts("kimi-k2.5-nvfp4", line.as_str()).len()
+    };
+    assert_eq!((skipping("fp4_gemm"), skipping("fp4_gemm,flashinfer::trtllm_fp4_block_scale_moe")), (1, 2));
 }
 
 #[test]
