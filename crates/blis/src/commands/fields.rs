@@ -56,8 +56,11 @@ fn class(class: &ConfigClass) -> String {
 
 /// Everything known of the settings with that name: usually one, or a spelling of an earlier release.
 fn describe(name: &str) -> Result<String, Failure> {
-    let is_it = |field: &&Field| field.key == name || field.flags.contains(&name) || field.flags.contains(&format!("--{name}").as_str());
-    let mut parts: Vec<String> = fields().iter().filter(is_it).map(facts).collect();
+    let mut parts: Vec<String> = fields().iter().filter(|field| field.key == name || has_flag(field, name)).map(facts).collect();
+    if let Some((flag, rest)) = name.split_once('.') {
+        let inner = |outer: &Field| Field::called(&format!("{}.{rest}", outer.key)).filter(|_| outer.key != flag);
+        parts.extend(fields().iter().filter(|outer| has_flag(outer, flag)).filter_map(inner).map(facts));
+    }
     for former in former_spellings().iter().filter(|former| former.old == name || former.old.trim_start_matches('-') == name) {
         let mut grid = Grid::headless(&["", ""]);
         grid.row(["name", former.old]);
@@ -90,6 +93,14 @@ fn describe(name: &str) -> Result<String, Failure> {
         return Err(Failure::input(format!("the engine has no setting `{name}`"), did_you_mean(name, &known)));
     }
     Ok(parts.join("\n"))
+}
+
+/// Whether a word is one of the field's flags as a launch line may write it, or its negation, with or without the dashes in front.
+fn has_flag(field: &Field, word: &str) -> bool {
+    let flag = if word.starts_with('-') { word.to_owned() } else { format!("--{word}") };
+    let dashed = flag.replace('_', "-");
+    let affirmed = (field.kind == Kind::Bool).then(|| dashed.strip_prefix("--no-").map(|name| format!("--{name}"))).flatten();
+    field.flags.iter().any(|own| *own == flag || *own == dashed || Some(*own) == affirmed.as_deref())
 }
 
 fn facts(field: &Field) -> String {

@@ -57,10 +57,18 @@ fn an_unknown_entry_gets_the_nearest() {
 
 #[test]
 fn a_setting_is_found_by_flag_key_and_former_spelling() {
-    for name in ["--max-num-seqs", "max-num-seqs", "max_num_seqs"] {
+    for name in ["--max-num-seqs", "--max_num_seqs", "max-num-seqs", "max_num_seqs"] {
         let text = stdout("field", &["fields", "vllm", name]);
         assert!(text.contains("--max-num-seqs") && text.contains("modelled"), "{text}");
     }
+    for name in ["--no-enable-prefix-caching", "no-enable-prefix-caching"] {
+        assert!(stdout("field_negated", &["fields", "vllm", name]).contains("enable_prefix_caching"));
+    }
+    for name in ["-cc.cudagraph_mode", "--compilation-config.cudagraph_mode", "compilation_config.cudagraph_mode"] {
+        let text = stdout("field_inner", &["fields", "vllm", name]);
+        assert_eq!(text.matches("name       compilation_config.cudagraph_mode").count(), 1, "{text}");
+    }
+    assert!(refusal("field_not_negated", &["fields", "vllm", "--no-max-num-seqs"]).contains("no setting `--no-max-num-seqs`"));
     assert!(stdout("field_gone", &["fields", "vllm", "--rope-scaling"]).contains("--hf-overrides"));
     assert!(stdout("field_former", &["fields", "vllm", "VLLM_MXFP4_USE_MARLIN"]).contains("moe_backend marlin"));
     assert!(refusal("field_unknown", &["fields", "vllm", "max-num-seq"]).contains("did you mean `max_num_seqs`?"));
