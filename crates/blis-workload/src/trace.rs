@@ -5,8 +5,8 @@
 //! configuration sends the same requests at the instants that configuration gives them. Left out: what was measured of a recorded run.
 //!
 //! Reading order: the types here; `lines` and `csv` (text into fields); `blis` with `header`, `mooncake`, `azure`, `burstgpt` (formats);
-//! `spread` (times on a grid); `replay` (a trace as sources); `recorder` (a run as a trace); `compare` (two traces) with `shared` (text that comes again); `compose`
-//! (several as one).
+//! `spread` (times on a grid); `replay` (a trace as sources); `recorder` (a run as a trace); `compare` (two traces) with `shared` (text that comes again); `pieces`
+//! (a prompt as texts); `compose` (several as one).
 
 mod azure;
 mod blis;
@@ -17,6 +17,7 @@ mod csv;
 mod header;
 mod lines;
 mod mooncake;
+mod pieces;
 mod recorder;
 mod replay;
 mod shared;

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::blis::MAX_TIME_US;
 use super::lines::Lines;
+use super::pieces::{Source, pieces};
 use super::{Part, Prompt, Row, Trace, TraceError};
 use crate::interner::Interner;
 
@@ -219,29 +220,9 @@ pub fn write_mooncake(mut out: impl Write, trace: &Trace, block_tokens: u32) -> 
 /// ends within one: the shorter is the beginning of the longer, as readers take one hash for one text.
 type Block = (Source, u32);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    Shared(u32),
-    Input(u64),
-    Output(u64),
-}
-
 /// A prompt in blocks; `None` where a text ends within one and another follows, so that the format would lose what is shared.
 fn blocks(row: &Row, block_tokens: u32) -> Option<Vec<Block>> {
-    let prefix = row.prompt.prefix.map(|(text, length)| (Source::Shared(text), length));
-    let part = |part: &Part| match *part {
-        Part::Shared { text, length } => Some((Source::Shared(text), length)),
-        Part::Input { request, length } => Some((Source::Input(request), length)),
-        Part::Output { request, length } => Some((Source::Output(request), length)),
-        Part::Round { .. } => None,
-    };
-    let mut pieces: Vec<(Source, u32)> = prefix.into_iter().collect();
-    for one in &row.prompt.parts {
-        pieces.push(part(one)?);
-    }
-    if row.prompt.own > 0 {
-        pieces.push((Source::Input(row.id), row.prompt.own));
-    }
+    let pieces = pieces(row, |_| None)?;
     let whole = pieces.iter().rev().skip(1).all(|(_, length)| length.is_multiple_of(block_tokens));
     let block_of = |(source, length): (Source, u32)| (0..length.div_ceil(block_tokens)).map(move |block| (source, block * block_tokens));
     whole.then(|| pieces.into_iter().flat_map(block_of).collect())

@@ -4,15 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Part, Row, Trace};
-
-/// What a token is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    Shared(u32),
-    Input(u64),
-    Output(u64),
-}
+use super::Trace;
+use super::pieces::{Source, pieces};
 
 /// The share of all prompt tokens that earlier prompts begin with too, from 0 to 1.
 pub(crate) fn share_of_known(trace: &Trace) -> f64 {
@@ -20,30 +13,13 @@ pub(crate) fn share_of_known(trace: &Trace) -> f64 {
     let mut seen = Seen::default();
     let (mut known, mut all) = (0u64, 0u64);
     for row in &trace.rows {
-        let pieces = pieces(row, &lengths);
+        let round = |request| Some(lengths.get(&request).copied().unwrap_or_default());
+        let mut pieces = pieces(row, round).expect("every round is known, if as nothing");
+        pieces.retain(|(_, length)| *length > 0);
         all += pieces.iter().map(|(_, length)| u64::from(*length)).sum::<u64>();
         known += seen.add(&pieces);
     }
     if all == 0 { 0.0 } else { known as f64 / all as f64 }
-}
-
-/// A prompt as pieces of sources, each from its first token.
-fn pieces(row: &Row, lengths: &BTreeMap<u64, (u32, u32)>) -> Vec<(Source, u32)> {
-    let mut pieces: Vec<(Source, u32)> = row.prompt.prefix.map(|(text, length)| (Source::Shared(text), length)).into_iter().collect();
-    for part in &row.prompt.parts {
-        match *part {
-            Part::Shared { text, length } => pieces.push((Source::Shared(text), length)),
-            Part::Input { request, length } => pieces.push((Source::Input(request), length)),
-            Part::Output { request, length } => pieces.push((Source::Output(request), length)),
-            Part::Round { request } => {
-                let (own, output) = lengths.get(&request).copied().unwrap_or_default();
-                pieces.extend([(Source::Input(request), own), (Source::Output(request), output)]);
-            }
-        }
-    }
-    pieces.push((Source::Input(row.id), row.prompt.own));
-    pieces.retain(|(_, length)| *length > 0);
-    pieces
 }
 
 /// Every beginning of a prompt so far, as a tree: what stands behind a beginning, and behind each piece of it.
@@ -78,7 +54,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Prompt;
+    use crate::trace::{Part, Prompt, Row};
 
     fn row(id: u64, prefix: u32, parts: &[Part], own: u32) -> Row {
         let prefix = (prefix > 0).then_some((0, prefix));
