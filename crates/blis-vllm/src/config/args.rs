@@ -9,7 +9,7 @@ use super::error::ConfigError;
 use super::formerly::{self, Release};
 use super::nested;
 use super::statements::{Statements, Unsettled};
-use super::table::{Field, Kind, Spelling, flags, nearest, spelling, spellings_from};
+use super::table::{Field, Kind, Spelling, flags, nearest, normalised, spelling, spellings_from};
 use super::value::{from_word, json};
 
 /// What an argument list says.
@@ -136,13 +136,6 @@ fn merge(object: &mut Map<String, Value>, keys: &[&str], value: Value) {
             object.insert((*key).to_owned(), Value::Object(inner));
         }
     }
-}
-
-/// `--max_num_seqs` is `--max-num-seqs`, up to the first dot or equals sign.
-fn normalised(word: &str) -> String {
-    let Some(name) = word.strip_prefix("--") else { return word.to_owned() };
-    let end = name.find(['.', '=']).unwrap_or(name.len());
-    format!("--{}{}", name[..end].replace('_', "-"), &name[end..])
 }
 
 /// The levels that `-O` takes as a word of its own.

@@ -328,6 +328,18 @@ impl Field {
         Self::named(name).or_else(|| spelling(name).map(|found| found.field))
     }
 
+    /// The field that a word means: its upstream name, or a flag as a launch line may write it, negated or with a key behind a dot, with or
+    /// without the dashes in front.
+    pub fn meant(word: &str) -> Option<&'static Self> {
+        Self::named(word).or_else(|| Self::flagged(word)).or_else(|| Self::flagged(&format!("--{word}")))
+    }
+
+    fn flagged(word: &str) -> Option<&'static Self> {
+        let flag = normalised(word);
+        let inner = |(outer, key)| Self::named(&format!("{}.{key}", spelling(outer)?.field.key));
+        spelling(&flag).map(|found| found.field).or_else(|| flag.split_once('.').and_then(inner))
+    }
+
     /// The field of that upstream name.
     pub(super) fn named(key: &str) -> Option<&'static Self> {
         BY_KEY.get(key).copied()
@@ -352,6 +364,13 @@ impl Field {
     pub fn name(&self) -> &str {
         self.flags.first().unwrap_or(&self.key)
     }
+}
+
+/// `--max_num_seqs` is `--max-num-seqs`, up to the first dot or equals sign.
+pub(super) fn normalised(word: &str) -> String {
+    let Some(name) = word.strip_prefix("--") else { return word.to_owned() };
+    let end = name.find(['.', '=']).unwrap_or(name.len());
+    format!("--{}{}", name[..end].replace('_', "-"), &name[end..])
 }
 
 /// The spelling of exactly that flag.

@@ -2,7 +2,7 @@
 
 use blis_contracts::strict::did_you_mean;
 use blis_report::grid::Grid;
-use blis_vllm::config::{ConfigClass, Estimation, Field, Gone, Kind, Status, config_classes, fields, former_spellings, gone_flags};
+use blis_vllm::config::{ConfigClass, Estimation, Field, Kind, Status, config_classes, fields, former_spellings, gone_flags};
 use clap::ValueEnum;
 
 use super::{Outcome, print};
@@ -56,12 +56,9 @@ fn class(class: &ConfigClass) -> String {
 
 /// Everything known of the settings with that name: usually one, or a spelling of an earlier release.
 fn describe(name: &str) -> Result<String, Failure> {
-    let mut parts: Vec<String> = fields().iter().filter(|field| field.key == name || has_flag(field, name)).map(facts).collect();
-    if let Some((flag, rest)) = name.split_once('.') {
-        let inner = |outer: &Field| Field::called(&format!("{}.{rest}", outer.key)).filter(|_| outer.key != flag);
-        parts.extend(fields().iter().filter(|outer| has_flag(outer, flag)).filter_map(inner).map(facts));
-    }
-    for former in former_spellings().iter().filter(|former| former.old == name || former.old.trim_start_matches('-') == name) {
+    let is_it = |flag: &str| flag == name || flag.trim_start_matches('-') == name;
+    let mut parts: Vec<String> = Field::meant(name).map(facts).into_iter().collect();
+    for former in former_spellings().iter().filter(|former| is_it(former.old)) {
         let mut grid = Grid::headless(&["", ""]);
         grid.row(["name", former.old]);
         grid.row(["status", "a spelling of earlier releases; `engine.written_for` has it translated"]);
@@ -76,8 +73,7 @@ fn describe(name: &str) -> Result<String, Failure> {
         grid.row(["because", former.reason]);
         parts.push(grid.wrapped().print());
     }
-    let is_gone = |gone: &&Gone| gone.flags.iter().any(|flag| *flag == name || flag.trim_start_matches('-') == name);
-    for gone in gone_flags().iter().filter(is_gone) {
+    for gone in gone_flags().iter().filter(|gone| gone.flags.iter().copied().any(is_it)) {
         let mut grid = Grid::headless(&["", ""]);
         grid.row(["name", &gone.flags.join(", ")]);
         grid.row(["status", "gone, and translated for no release"]);
@@ -93,14 +89,6 @@ fn describe(name: &str) -> Result<String, Failure> {
         return Err(Failure::input(format!("the engine has no setting `{name}`"), did_you_mean(name, &known)));
     }
     Ok(parts.join("\n"))
-}
-
-/// Whether a word is one of the field's flags as a launch line may write it, or its negation, with or without the dashes in front.
-fn has_flag(field: &Field, word: &str) -> bool {
-    let flag = if word.starts_with('-') { word.to_owned() } else { format!("--{word}") };
-    let dashed = flag.replace('_', "-");
-    let affirmed = (field.kind == Kind::Bool).then(|| dashed.strip_prefix("--no-").map(|name| format!("--{name}"))).flatten();
-    field.flags.iter().any(|own| *own == flag || *own == dashed || Some(*own) == affirmed.as_deref())
 }
 
 fn facts(field: &Field) -> String {
