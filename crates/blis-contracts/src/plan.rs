@@ -4,6 +4,8 @@
 //! step shapes against it. A plan holds no engine vocabulary: every default, backend choice and padding rule has been applied.
 //! Fields keep a neutral zero value, so the plan can grow.
 
+use std::num::NonZeroU32;
+
 use crate::format::{FormatName, MatmulFormat};
 use crate::part::{DensePrompts, Part};
 use crate::step::{Launch, PrefillRow, RankStep, StepShape};
@@ -340,7 +342,10 @@ pub enum Dealing {
     /// So that each reads about as much.
     Evenly,
     /// Request after request, in parts of at most a tenth more than each would have of all.
-    InTurn,
+    InTurn {
+        /// Most parts of a request within a captured graph, whose buffers are laid out for them; none where no graph bounds them.
+        parts_in_graph: Option<NonZeroU32>,
+    },
 }
 
 /// The size of a primitive on one rank.

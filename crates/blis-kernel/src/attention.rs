@@ -237,24 +237,13 @@ fn limits_of(shape: &PrimitiveShape) -> (u32, u32) {
 
 /// Whom a call's blocks are dealt to in turn, if they are; windows and chunks are of one length for nearly all requests.
 fn dealt(shape: &PrimitiveShape, processors: u32) -> Option<Dealt> {
-    match *shape {
-        PrimitiveShape::Attention { dealing: Dealing::InTurn, kv_heads, head_dim, kv_format, window: 0, chunk: 0, .. } => {
-            Some(Dealt { kv_heads, processors, block: block(head_dim, kv_format) })
-        }
-        PrimitiveShape::Attention { .. }
-        | PrimitiveShape::Gemm { .. }
-        | PrimitiveShape::BatchedGemm { .. }
-        | PrimitiveShape::Latent { .. }
-        | PrimitiveShape::Traffic { .. }
-        | PrimitiveShape::Gathered { .. }
-        | PrimitiveShape::Scores { .. }
-        | PrimitiveShape::Recurrent { .. }
-        | PrimitiveShape::Scan { .. }
-        | PrimitiveShape::Moe { .. }
-        | PrimitiveShape::Collective { .. }
-        | PrimitiveShape::Stream { .. }
-        | PrimitiveShape::Sampling { .. } => None,
-    }
+    let PrimitiveShape::Attention {
+        dealing: Dealing::InTurn { parts_in_graph }, kv_heads, head_dim, kv_format, window: 0, chunk: 0, ..
+    } = *shape
+    else {
+        return None;
+    };
+    Some(Dealt { kv_heads, processors, block: block(head_dim, kv_format), parts_in_graph })
 }
 
 /// Tokens that all decode requests attend to, their new ones included: an exact integer sum, whatever the order.

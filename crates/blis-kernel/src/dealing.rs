@@ -8,13 +8,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU32;
 
 use blis_contracts::format::FormatName;
 use blis_contracts::step::Launch;
 
-/// Most parts of a request within a captured graph, whose buffers are laid out for them, and outside.
-/// upstream: vllm `config/attention.py::AttentionConfig.flash_attn_max_num_splits_for_cuda_graph`
-const MOST_PARTS_IN_GRAPH: u64 = 32;
+/// Most parts of a request where no captured graph bounds them.
 const MOST_PARTS: u64 = 128;
 
 /// What one step's blocks are dealt to, and how large they are.
@@ -24,6 +23,8 @@ pub(crate) struct Dealt {
     pub(crate) processors: u32,
     /// Tokens of a block, which a processor reads at once.
     pub(crate) block: u32,
+    /// Most parts of a request within a captured graph, where it bounds them.
+    pub(crate) parts_in_graph: Option<NonZeroU32>,
 }
 
 /// Tokens of a block, by the width of a head and how keys and values are stored.
@@ -45,7 +46,7 @@ impl Dealt {
         }
         let visible: u64 = cached.iter().map(|&cached| u64::from(cached) + 1).sum();
         let requests = cached.len() as u64;
-        let most = if launch == Launch::Full { MOST_PARTS_IN_GRAPH } else { MOST_PARTS };
+        let most = self.parts_in_graph.filter(|_| launch == Launch::Full).map_or(MOST_PARTS, |most| u64::from(most.get()).min(MOST_PARTS));
         let own = self.busiest(cached.iter().map(|&cached| u64::from(cached) + 1), most);
         let even = self.busiest_of_equal(requests, visible.div_ceil(requests), most);
         (own as f64 / even as f64).max(1.0)
@@ -89,7 +90,7 @@ impl Dealt {
 mod tests {
     use super::*;
 
-    const HOPPER: Dealt = Dealt { kv_heads: 2, processors: 132, block: 160 };
+    const HOPPER: Dealt = Dealt { kv_heads: 2, processors: 132, block: 160, parts_in_graph: NonZeroU32::new(32) };
 
     fn stretch(contexts: impl Iterator<Item = u32>) -> f64 {
         HOPPER.stretch(&contexts.collect::<Vec<_>>(), Launch::Piecewise)
@@ -124,5 +125,7 @@ mod tests {
         let contexts: Vec<u32> = std::iter::once(100_000).chain([1_000; 7]).collect();
         let alone = Dealt { kv_heads: 1, ..HOPPER };
         assert!(alone.stretch(&contexts, Launch::Full) > 2.0 * alone.stretch(&contexts, Launch::Eager));
+        let unbounded = Dealt { parts_in_graph: None, ..alone };
+        assert_eq!(unbounded.stretch(&contexts, Launch::Full).to_bits(), alone.stretch(&contexts, Launch::Eager).to_bits());
     }
 }

@@ -2,6 +2,7 @@
 //! shape has a finite price (SUB-5, SUB-7, SUB-10 of the design).
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use blis_contracts::format::{FormatName, MatmulFormat};
 use blis_contracts::plan::{Dealing, KernelImpl, LoweredLayer, PoolPlan, Primitive, PrimitiveShape, RowSet};
@@ -305,7 +306,8 @@ fn dealing_in_turn_costs_time_where_contexts_differ_and_no_prompt_fills_what_the
         model("h100").compile(&plan).unwrap().price(&step(rank)).device_ns
     };
     let ratio = |window, chunk, contexts: &[u32], prompt| {
-        price(Dealing::InTurn, window, chunk, contexts, prompt) / price(Dealing::Evenly, window, chunk, contexts, prompt)
+        price(Dealing::InTurn { parts_in_graph: NonZeroU32::new(32) }, window, chunk, contexts, prompt)
+            / price(Dealing::Evenly, window, chunk, contexts, prompt)
     };
     let unequal: Vec<u32> = (0..64).map(|index| 6_500 + 3_000 * (index * 37 % 64) / 64).collect();
     assert!(ratio(0, 0, &unequal, None) > 1.2, "{}", ratio(0, 0, &unequal, None));

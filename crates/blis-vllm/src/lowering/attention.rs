@@ -4,6 +4,8 @@
 //!
 //! Left out: choices that depend on a batch (FlashInfer's own decode for more than 256 tokens is reached only off Blackwell).
 
+use std::num::NonZeroU32;
+
 use blis_contracts::model::{Attention, GroupedQueryAttention, LayerBlock};
 use blis_contracts::plan::Dealing;
 
@@ -82,9 +84,13 @@ pub(super) fn quantises_queries_apart(site: &Site<'_>, own: &GroupedQueryAttenti
     site.resolved.cache.kv_cache_dtype.is_quantized() && takes_them && apart
 }
 
-/// How decodes' blocks are dealt: later kernels sort requests by their contexts first.
+/// How decodes' blocks are dealt: later kernels sort requests by their contexts first. A bound of 0 is none.
 pub(super) fn dealing(site: &Site<'_>, own: &GroupedQueryAttention) -> Dealing {
-    if decode(site, own) == FLASH_ATTN_3 && Former::DealtInTurn.ran(site) { Dealing::InTurn } else { Dealing::Evenly }
+    if decode(site, own) != FLASH_ATTN_3 || !Former::DealtInTurn.ran(site) {
+        return Dealing::Evenly;
+    }
+    let parts = u32::try_from(site.resolved.attention.flash_attn_max_num_splits_for_cuda_graph).unwrap_or(u32::MAX);
+    Dealing::InTurn { parts_in_graph: NonZeroU32::new(parts) }
 }
 
 /// Whether every layer shares out its requests' blocks anew in a kernel in front of attention: where windows differ, one plan a step does not serve.

@@ -162,7 +162,7 @@ fn written(piece: &LoweredLayer) -> String {
         PrimitiveShape::Gemm { columns, depth, format } => format!("{depth} x {columns} {}", format.label()),
         PrimitiveShape::Attention { query_heads, kv_heads, head_dim, kv_group, window, chunk, sinks, kv_format, dealing } => {
             let chunk = if chunk == 0 { String::new() } else { format!(", chunk {chunk}") };
-            let dealt = if dealing == Dealing::InTurn { ", dealt in turn" } else { "" };
+            let dealt = if dealing == Dealing::Evenly { "" } else { ", dealt in turn" };
             format!(
                 "{query_heads}/{kv_heads} heads of {head_dim}, group {kv_group}, window {window}{chunk}, sinks {sinks}, {kv_format}{dealt}"
             )

@@ -152,6 +152,19 @@ fn blocks_were_dealt_in_turn_up_to_the_release_before_requests_were_sorted() {
 }
 
 #[test]
+fn a_stated_bound_holds_for_the_parts_that_are_dealt() {
+    let parts = |stated: &str| {
+        let line = format!("-ac.flash_attn_max_num_splits_for_cuda_graph {stated}");
+        let plan = Line("llama-3.1-8b-instruct", "h200", &line).lower_as(Some("0.16.0")).unwrap();
+        plan.layers.iter().find_map(|piece| {
+            let PrimitiveShape::Attention { dealing: Dealing::InTurn { parts_in_graph }, .. } = piece.shape else { return None };
+            parts_in_graph.map(u32::from)
+        })
+    };
+    assert_eq!((parts("32"), parts("8"), parts("0")), (Some(32), Some(8), None));
+}
+
+#[test]
 fn routers_in_32_bits_were_left_to_the_library() {
     let router = |ranks: &str, release| {
         let line = format!("{ranks} VLLM_FLOAT32_MATMUL_PRECISION=high");
