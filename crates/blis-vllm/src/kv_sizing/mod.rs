@@ -223,7 +223,7 @@ pub fn size(input: &SizingInput) -> Result<SizedKv, KvSizingError> {
         num_blocks,
         enable_prefix_caching: input.enable_prefix_caching,
         retention,
-        watermark_blocks: u32::try_from(floor(input.watermark * f64::from(num_blocks))).unwrap_or(num_blocks),
+        watermark_blocks: u32::try_from(floor(input.watermark * f64::from(num_blocks))).expect("a watermark is a share of the blocks"),
         max_model_len,
         max_in_flight_tokens: input.max_in_flight_tokens,
     };

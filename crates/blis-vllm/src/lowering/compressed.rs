@@ -312,9 +312,7 @@ fn feed_forward(pass: &mut Pass<'_>, moe: &MixtureOfExperts) -> Result<(), Lower
         shared_experts(pass, shared, exchange.own)?;
     }
     pass.dispatched(exchange);
-    for (range, kernel) in chosen.kernels(moe) {
-        pass.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, range);
-    }
+    pass.multiplied(moe, &chosen, exchange.at_experts);
     let row = site.element_bytes() * hidden;
     pass.combined(exchange, row);
     if moe.shared.is_some() {

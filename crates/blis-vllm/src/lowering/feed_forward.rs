@@ -141,9 +141,7 @@ impl Pass<'_> {
                 RowRange::ALL,
             );
         }
-        for (range, kernel) in chosen.kernels(moe) {
-            self.push(Primitive::MoeExperts, kernel, chosen.shape(site, moe), exchange.at_experts, range);
-        }
+        self.multiplied(moe, &chosen, exchange.at_experts);
         let row = site.element_bytes() * output;
         if site.is_minimax_m3() && Former::ScaledBehindExperts.ran(site) {
             let shape = PrimitiveShape::Stream { bytes_per_row: 2 * row };
@@ -161,6 +159,13 @@ impl Pass<'_> {
             self.push(Primitive::AllGather, NCCL_ALL_GATHER, shape, exchange.own, RowRange::ALL);
         }
         Ok(Sum { width, adds: true, adjacent, needed: exchange.own == RowSet::Tokens && !summed })
+    }
+
+    /// The experts' products over what stands at them.
+    pub(super) fn multiplied(&mut self, moe: &MixtureOfExperts, chosen: &ExpertsChoice, rows: RowSet) {
+        for (range, kernel) in chosen.kernels(moe) {
+            self.push(Primitive::MoeExperts, kernel, chosen.shape(self.site, moe), rows, range);
+        }
     }
 
     /// The way of tokens to the experts of all engine cores; none where there is one core.

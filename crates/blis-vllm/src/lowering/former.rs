@@ -54,8 +54,8 @@ pub(super) enum Former {
 
 impl Former {
     /// The first release that was read and had it, where an earlier one had not, and the last.
-    const fn held(self) -> (Option<Release>, Release) {
-        let (first, last) = match self {
+    const fn held(self) -> (Option<[u32; 3]>, [u32; 3]) {
+        match self {
             Self::SumsWithinShare | Self::UnmergedAttention => (None, [0, 10, 2]),
             Self::DealtInTurn => (None, [0, 16, 0]),
             Self::CutlassBeforeTriton => (Some([0, 15, 1]), [0, 16, 0]),
@@ -66,17 +66,12 @@ impl Former {
             Self::ScaledBehindExperts => (None, [0, 25, 0]),
             Self::PickedInFront => (Some([0, 26, 0]), [0, 28, 0]),
             Self::WideRoutersWhole | Self::NarrowMixing => (None, [0, 28, 0]),
-        };
-        let first = match first {
-            Some(first) => Some(Release::new(first)),
-            None => None,
-        };
-        (first, Release::new(last))
+        }
     }
 
     /// Whether the run that is priced had it; the modelled release has none.
     pub(super) fn ran(self, site: &Site<'_>) -> bool {
         let (first, last) = self.held();
-        site.resolved.rules.ran.is_some_and(|ran| ran <= last && first.is_none_or(|first| first <= ran))
+        site.resolved.rules.ran.is_some_and(|ran| ran <= Release::new(last) && first.is_none_or(|first| Release::new(first) <= ran))
     }
 }
