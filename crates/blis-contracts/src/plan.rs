@@ -343,8 +343,8 @@ pub enum Dealing {
     Evenly,
     /// Request after request, in parts of at most a tenth more than each would have of all.
     InTurn {
-        /// Most parts of a request within a captured graph, whose buffers are laid out for them; none where no graph bounds them.
-        parts_in_graph: Option<NonZeroU32>,
+        /// Most parts of a request within a captured graph, whose buffers are laid out for them.
+        parts_in_graph: NonZeroU32,
     },
 }
 

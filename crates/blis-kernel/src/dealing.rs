@@ -23,8 +23,8 @@ pub(crate) struct Dealt {
     pub(crate) processors: u32,
     /// Tokens of a block, which a processor reads at once.
     pub(crate) block: u32,
-    /// Most parts of a request within a captured graph, where it bounds them.
-    pub(crate) parts_in_graph: Option<NonZeroU32>,
+    /// Most parts of a request within a captured graph.
+    pub(crate) parts_in_graph: NonZeroU32,
 }
 
 /// Tokens of a block, by the width of a head and how keys and values are stored.
@@ -46,7 +46,7 @@ impl Dealt {
         }
         let visible: u64 = cached.iter().map(|&cached| u64::from(cached) + 1).sum();
         let requests = cached.len() as u64;
-        let most = self.parts_in_graph.filter(|_| launch == Launch::Full).map_or(MOST_PARTS, |most| u64::from(most.get()).min(MOST_PARTS));
+        let most = if launch == Launch::Full { u64::from(self.parts_in_graph.get()).min(MOST_PARTS) } else { MOST_PARTS };
         let own = self.busiest(cached.iter().map(|&cached| u64::from(cached) + 1), most);
         let even = self.busiest_of_equal(requests, visible.div_ceil(requests), most);
         (own as f64 / even as f64).max(1.0)
@@ -90,7 +90,7 @@ impl Dealt {
 mod tests {
     use super::*;
 
-    const HOPPER: Dealt = Dealt { kv_heads: 2, processors: 132, block: 160, parts_in_graph: NonZeroU32::new(32) };
+    const HOPPER: Dealt = Dealt { kv_heads: 2, processors: 132, block: 160, parts_in_graph: NonZeroU32::new(32).unwrap() };
 
     fn stretch(contexts: impl Iterator<Item = u32>) -> f64 {
         HOPPER.stretch(&contexts.collect::<Vec<_>>(), Launch::Piecewise)
@@ -125,7 +125,7 @@ mod tests {
         let contexts: Vec<u32> = std::iter::once(100_000).chain([1_000; 7]).collect();
         let alone = Dealt { kv_heads: 1, ..HOPPER };
         assert!(alone.stretch(&contexts, Launch::Full) > 2.0 * alone.stretch(&contexts, Launch::Eager));
-        let unbounded = Dealt { parts_in_graph: None, ..alone };
+        let unbounded = Dealt { parts_in_graph: NonZeroU32::MAX, ..alone };
         assert_eq!(unbounded.stretch(&contexts, Launch::Full).to_bits(), alone.stretch(&contexts, Launch::Eager).to_bits());
     }
 }

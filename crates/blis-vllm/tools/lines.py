@@ -114,7 +114,6 @@ def answer(folder: str, model: str, line: str) -> dict:
         "fuse_attn_quant": bool(passes.fuse_attn_quant),
         "fuse_allreduce_rms": bool(passes.fuse_allreduce_rms),
         "enable_qk_norm_rope_fusion": bool(passes.enable_qk_norm_rope_fusion),
-        "eliminate_noops": passes.eliminate_noops,
         "allreduce_fusion_max_tokens": fused_bytes and fused_bytes // (config.model_config.get_hidden_size() * 2),
         "moe_backend": config.kernel_config.moe_backend,
         "linear_backend": config.kernel_config.linear_backend,

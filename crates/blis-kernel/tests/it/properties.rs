@@ -306,7 +306,7 @@ fn dealing_in_turn_costs_time_where_contexts_differ_and_no_prompt_fills_what_the
         model("h100").compile(&plan).unwrap().price(&step(rank)).device_ns
     };
     let ratio = |window, chunk, contexts: &[u32], prompt| {
-        price(Dealing::InTurn { parts_in_graph: NonZeroU32::new(32) }, window, chunk, contexts, prompt)
+        price(Dealing::InTurn { parts_in_graph: NonZeroU32::new(32).unwrap() }, window, chunk, contexts, prompt)
             / price(Dealing::Evenly, window, chunk, contexts, prompt)
     };
     let unequal: Vec<u32> = (0..64).map(|index| 6_500 + 3_000 * (index * 37 % 64) / 64).collect();

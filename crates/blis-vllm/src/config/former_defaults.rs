@@ -48,7 +48,7 @@ enum Runs {
     BelowTheThirdLevel,
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     Row {
         setting: Setting::CompilationConfigCudagraphMode,
         value: "PIECEWISE",
@@ -97,6 +97,16 @@ const ROWS: [Row; 9] = [
             first: None,
             last: "0.28.0",
             because: "off by default from 0.17.0 to 0.28.0, and absent before",
+        }],
+    },
+    Row {
+        setting: Setting::VllmFlashinferAllreduceBackend,
+        value: "trtllm",
+        until: &[Until {
+            of: Runs::SeveralRanks,
+            first: None,
+            last: "0.22.0",
+            because: "up to 0.22.0 auto was trtllm on one node, and 0.25.0 made it mnnvl",
         }],
     },
     Row {
@@ -216,7 +226,7 @@ mod tests {
         let old = taken("vllm serve m -tp 2", "0.10.2", &llama());
         assert_eq!(value(&old, "compilation_config.cudagraph_mode").as_deref(), Some("PIECEWISE"));
         assert_eq!(value(&old, FUSED).as_deref(), Some("false"));
-        assert_eq!(old.notes().len(), 8);
+        assert_eq!(old.notes().len(), 9);
         let stated = taken("vllm serve m -tp 2 -cc.pass_config.fuse_allreduce_rms true", "0.10.2", &llama());
         assert_eq!(value(&stated, FUSED).as_deref(), Some("true"));
         assert_eq!(value(&taken("vllm serve m -tp 2", "0.17.0", &llama()), FUSED), None);

@@ -230,8 +230,6 @@ pub struct PassSettings {
     pub fuse_act_quant: bool,
     /// Attention and quantisation of its output.
     pub fuse_attn_quant: bool,
-    /// Removal of operations that do nothing.
-    pub eliminate_noops: bool,
     /// All-reduce and the norm that follows it.
     pub fuse_allreduce_rms: bool,
     /// Query and key norms with rotary embedding.
@@ -249,8 +247,6 @@ pub struct AttentionSettings {
     pub flash_attn_versions: BTreeMap<u32, u8>,
     /// What CUDA graphs the backend allows.
     pub graph_support: GraphSupport,
-    /// Most splits of one FlashAttention decode inside a graph.
-    pub flash_attn_max_num_splits_for_cuda_graph: u64,
     /// Forces TensorRT-LLM's kernels inside FlashInfer on or off; absent for upstream's own choice.
     pub use_trtllm_attention: Option<bool>,
     /// How the vectors that select entries are stored.
@@ -315,12 +311,10 @@ pub struct KernelSettings {
     pub use_deep_gemm: bool,
     /// Whether `DeepGEMM` may be used for experts.
     pub moe_use_deep_gemm: bool,
-    /// Whether `DeepGEMM` uses power-of-two scales.
-    pub use_deep_gemm_e8m0: bool,
+    /// What of the line asks for `DeepGEMM`'s experts where they are of 8 bits: a variable that it states although it is on by default.
+    pub asks_for_deep_gemm: Option<&'static str>,
     /// Whether FlashInfer may run block-scaled fp8 matrices.
     pub blockscale_fp8_gemm_flashinfer: bool,
-    /// Whether FlashInfer samples.
-    pub use_flashinfer_sampler: bool,
     /// Kernel classes switched off by name.
     pub disabled_kernels: Vec<String>,
     /// Precision of 32-bit matrix products.

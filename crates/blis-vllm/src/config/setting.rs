@@ -131,8 +131,6 @@ pub enum Setting {
     CompilationConfigPassConfigFuseActQuant,
     /// `compilation_config.pass_config.fuse_attn_quant`
     CompilationConfigPassConfigFuseAttnQuant,
-    /// `compilation_config.pass_config.eliminate_noops`
-    CompilationConfigPassConfigEliminateNoops,
     /// `compilation_config.pass_config.fuse_allreduce_rms`
     CompilationConfigPassConfigFuseAllreduceRms,
     /// `compilation_config.pass_config.enable_qk_norm_rope_fusion`
@@ -145,8 +143,6 @@ pub enum Setting {
     AttentionConfigMinimaxM3MsaDecodeBackend,
     /// `attention_config.flash_attn_version`
     AttentionConfigFlashAttnVersion,
-    /// `attention_config.flash_attn_max_num_splits_for_cuda_graph`
-    AttentionConfigFlashAttnMaxNumSplitsForCudaGraph,
     /// `attention_config.use_trtllm_attention`
     AttentionConfigUseTrtllmAttention,
     /// `attention_config.disable_flashinfer_q_quantization`
@@ -167,8 +163,6 @@ pub enum Setting {
     KernelConfigLinearBackend,
     /// `VLLM_FLOAT32_MATMUL_PRECISION`
     VllmFloat32MatmulPrecision,
-    /// `VLLM_USE_FLASHINFER_SAMPLER`
-    VllmUseFlashinferSampler,
     /// `VLLM_ALLOW_LONG_MAX_MODEL_LEN`
     VllmAllowLongMaxModelLen,
     /// `VLLM_DISABLED_KERNELS`
@@ -177,8 +171,6 @@ pub enum Setting {
     VllmUseDeepGemm,
     /// `VLLM_MOE_USE_DEEP_GEMM`
     VllmMoeUseDeepGemm,
-    /// `VLLM_USE_DEEP_GEMM_E8M0`
-    VllmUseDeepGemmE8m0,
     /// `VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER`
     VllmBlockscaleFp8GemmFlashinfer,
     /// `VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS`
@@ -267,14 +259,12 @@ impl Setting {
         Setting::CompilationConfigPassConfigFuseNormQuant,
         Setting::CompilationConfigPassConfigFuseActQuant,
         Setting::CompilationConfigPassConfigFuseAttnQuant,
-        Setting::CompilationConfigPassConfigEliminateNoops,
         Setting::CompilationConfigPassConfigFuseAllreduceRms,
         Setting::CompilationConfigPassConfigEnableQkNormRopeFusion,
         Setting::CompilationConfigPassConfigFiAllreduceFusionMaxSizeMb,
         Setting::AttentionConfigBackend,
         Setting::AttentionConfigMinimaxM3MsaDecodeBackend,
         Setting::AttentionConfigFlashAttnVersion,
-        Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph,
         Setting::AttentionConfigUseTrtllmAttention,
         Setting::AttentionConfigDisableFlashinferQQuantization,
         Setting::AttentionConfigMlaPrefillBackend,
@@ -285,12 +275,10 @@ impl Setting {
         Setting::KernelConfigMoeBackend,
         Setting::KernelConfigLinearBackend,
         Setting::VllmFloat32MatmulPrecision,
-        Setting::VllmUseFlashinferSampler,
         Setting::VllmAllowLongMaxModelLen,
         Setting::VllmDisabledKernels,
         Setting::VllmUseDeepGemm,
         Setting::VllmMoeUseDeepGemm,
-        Setting::VllmUseDeepGemmE8m0,
         Setting::VllmBlockscaleFp8GemmFlashinfer,
         Setting::VllmFlashinferAutotuneSkipOps,
         Setting::VllmFlashinferAllreduceBackend,
@@ -368,14 +356,12 @@ impl Setting {
         "compilation_config.pass_config.fuse_norm_quant",
         "compilation_config.pass_config.fuse_act_quant",
         "compilation_config.pass_config.fuse_attn_quant",
-        "compilation_config.pass_config.eliminate_noops",
         "compilation_config.pass_config.fuse_allreduce_rms",
         "compilation_config.pass_config.enable_qk_norm_rope_fusion",
         "compilation_config.pass_config.fi_allreduce_fusion_max_size_mb",
         "attention_config.backend",
         "attention_config.minimax_m3_msa_decode_backend",
         "attention_config.flash_attn_version",
-        "attention_config.flash_attn_max_num_splits_for_cuda_graph",
         "attention_config.use_trtllm_attention",
         "attention_config.disable_flashinfer_q_quantization",
         "attention_config.mla_prefill_backend",
@@ -386,12 +372,10 @@ impl Setting {
         "kernel_config.moe_backend",
         "kernel_config.linear_backend",
         "VLLM_FLOAT32_MATMUL_PRECISION",
-        "VLLM_USE_FLASHINFER_SAMPLER",
         "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         "VLLM_DISABLED_KERNELS",
         "VLLM_USE_DEEP_GEMM",
         "VLLM_MOE_USE_DEEP_GEMM",
-        "VLLM_USE_DEEP_GEMM_E8M0",
         "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER",
         "VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS",
         "VLLM_FLASHINFER_ALLREDUCE_BACKEND",

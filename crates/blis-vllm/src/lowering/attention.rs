@@ -9,10 +9,11 @@ use std::num::NonZeroU32;
 use blis_contracts::model::{Attention, GroupedQueryAttention, LayerBlock};
 use blis_contracts::plan::Dealing;
 
+use super::elementwise;
 use super::former::Former;
 use super::names::{
-    FLASH_ATTN_2, FLASH_ATTN_3, FLASH_ATTN_4, FLASHINFER_DECODE, FLASHINFER_PREFILL, FLASHINFER_PREFILL_HOPPER, FLEX_ATTENTION, KernelName,
-    TRITON_ATTENTION, TRTLLM_DECODE, TRTLLM_PREFILL, XQA_DECODE,
+    CSRC_QUANTISE, FLASH_ATTN_2, FLASH_ATTN_3, FLASH_ATTN_4, FLASHINFER_DECODE, FLASHINFER_PREFILL, FLASHINFER_PREFILL_HOPPER,
+    FLEX_ATTENTION, INDUCTOR_FUSED, KernelName, TRITON_ATTENTION, TRTLLM_DECODE, TRTLLM_PREFILL, XQA_DECODE,
 };
 use super::site::Site;
 use crate::config::AttentionBackend;
@@ -73,24 +74,31 @@ pub(super) fn quantises_output(site: &Site<'_>, own: &GroupedQueryAttention) -> 
     in_one_graph && kernels && site.resolved.cache.kv_cache_dtype.is_quantized()
 }
 
-/// Whether queries are quantised for a cache of 8 bits by a kernel of its own: where no compiler writes it together with their rotation.
+/// What quantises queries for a cache of 8 bits, where it is not the kernel that turns them: the compiler writes both as one where it writes both.
 /// upstream: vllm `model_executor/layers/attention/attention.py::Attention.forward`, `supports_quant_query_input` of the backends
-pub(super) fn quantises_queries_apart(site: &Site<'_>, own: &GroupedQueryAttention) -> bool {
+pub(super) fn query_quantisation(site: &Site<'_>, own: &GroupedQueryAttention) -> Option<KernelName> {
     let kernel = decode(site, own);
     let on_request = kernel == TRTLLM_DECODE && !site.resolved.attention.disable_flashinfer_q_quantization;
     let latest = kernel == FLASH_ATTN_4 && site.capability != (9, 0);
     let takes_them = on_request || latest || [FLASH_ATTN_3, TRITON_ATTENTION].contains(&kernel);
-    let apart = site.custom_op("quant_fp8") || Former::UnmergedAttention.ran(site);
-    site.resolved.cache.kv_cache_dtype.is_quantized() && takes_them && apart
+    if !site.resolved.cache.kv_cache_dtype.is_quantized() || !takes_them {
+        None
+    } else if site.custom_op("quant_fp8") || Former::UnmergedAttention.ran(site) {
+        Some(CSRC_QUANTISE)
+    } else {
+        Some(INDUCTOR_FUSED).filter(|&compiler| elementwise::rope(site) != compiler)
+    }
 }
 
-/// How decodes' blocks are dealt: later kernels sort requests by their contexts first. A bound of 0 is none.
+/// Most parts of one decode inside a graph. upstream: vllm `config/attention.py::AttentionConfig`
+const PARTS_IN_GRAPH: NonZeroU32 = NonZeroU32::new(32).expect("not nothing");
+
+/// How decodes' blocks are dealt: later kernels sort requests by their contexts first.
 pub(super) fn dealing(site: &Site<'_>, own: &GroupedQueryAttention) -> Dealing {
     if decode(site, own) != FLASH_ATTN_3 || !Former::DealtInTurn.ran(site) {
         return Dealing::Evenly;
     }
-    let parts = u32::try_from(site.resolved.attention.flash_attn_max_num_splits_for_cuda_graph).unwrap_or(u32::MAX);
-    Dealing::InTurn { parts_in_graph: NonZeroU32::new(parts) }
+    Dealing::InTurn { parts_in_graph: PARTS_IN_GRAPH }
 }
 
 /// Whether every layer shares out its requests' blocks anew in a kernel in front of attention: where windows differ, one plan a step does not serve.

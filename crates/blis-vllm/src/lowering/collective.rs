@@ -17,6 +17,7 @@ use super::names::{
 };
 use super::parts;
 use super::site::Site;
+use crate::config::FlashinferAllreduce;
 
 const MIB: u64 = 1 << 20;
 
@@ -190,10 +191,14 @@ pub(super) fn buffer_bytes(site: &Site<'_>) -> Vec<(&'static str, u64)> {
         if uses_symmetric(site) {
             buffers.push(("symmetric-memory all-reduce", limit.symmetric));
         }
-        if fused_rows(site).is_some() || (uses_flashinfer(site) && limit.flashinfer > 0) {
+        let (fused, alone) = (fused_rows(site).is_some(), flashinfer_most(site));
+        if fused || alone.is_some() {
             let step = site.resolved.scheduler.max_num_batched_tokens * site.model.hidden_size * site.element_bytes();
-            // The kernel's slots rotate through three.
-            buffers.push(("FlashInfer all-reduce", 3 * limit.flashinfer.min(step)));
+            // The pass's sum is no larger than a step, sizes that were tuned are taken whole.
+            let most = limit.flashinfer.min(step).max(alone.filter(|&most| !fused || most > limit.flashinfer).unwrap_or(0));
+            // The kernel's slots rotate through three, which hold two stages between nodes.
+            let stages = if takes_links_between_nodes(site) { 2 } else { 1 };
+            buffers.push(("FlashInfer all-reduce", 3 * stages * most));
         }
     }
     buffers
@@ -223,12 +228,11 @@ impl Communicator {
 fn communicators(site: &Site<'_>) -> Vec<Communicator> {
     let settings = &site.resolved.kernels;
     let below = |kernel, most| Communicator { kernel, up_to: Some(most), above: None };
-    let flashinfer = limit(site).map(|limit| limit.flashinfer).filter(|&most| uses_flashinfer(site) && most > 0);
     let symmetric = limit(site).map(|limit| limit.symmetric).filter(|_| uses_symmetric(site));
     let gap = NCCL_SYMMETRIC_GAPS.iter().find(|(ranks, ..)| *ranks == site.ranks && settings.use_nccl_symm_mem && !site.crosses_domains());
     let mut list = Vec::new();
     // FlashInfer is asked before NCCL's symmetric memory.
-    list.extend(flashinfer.map(|most| below(FLASHINFER_ALL_REDUCE, most)));
+    list.extend(flashinfer_most(site).map(|most| below(FLASHINFER_ALL_REDUCE, most)));
     list.extend(gap.map(|&(_, lower, upper)| Communicator {
         kernel: NCCL_SYMMETRIC_ALL_REDUCE,
         up_to: Some(lower),
@@ -242,6 +246,24 @@ fn communicators(site: &Site<'_>) -> Vec<Communicator> {
 
 fn limit(site: &Site<'_>) -> Option<&'static Limit> {
     LIMITS.iter().find(|limit| limit.capability == site.capability && limit.ranks == site.ranks)
+}
+
+/// Bytes up to which FlashInfer's all-reduce serves on its own, where it does. Its kernels for links between nodes were given sizes of their own on
+/// some chips: `FI_MNNVL_ALLREDUCE_MAX_SIZE_MB`, exclusive.
+/// upstream: vllm `distributed/device_communicators/flashinfer_all_reduce.py::FlashInferAllReduce.__init__`
+fn flashinfer_most(site: &Site<'_>) -> Option<u64> {
+    let usual = limit(site).map(|limit| limit.flashinfer).filter(|&most| uses_flashinfer(site) && most > 0)?;
+    Some(match (site.capability, site.ranks, site.crosses_nodes()) {
+        ((10, 3), 4, false) if takes_links_between_nodes(site) => 80 * MIB - 1,
+        ((10, 3), 8, _) if takes_links_between_nodes(site) => 64 * MIB - 1,
+        _ => usual,
+    })
+}
+
+/// Whether FlashInfer sums by its kernels for links between nodes, whose buffers every switch on one node serves too.
+/// upstream: vllm `distributed/device_communicators/flashinfer_all_reduce.py::_resolve_fi_ar_backend`
+fn takes_links_between_nodes(site: &Site<'_>) -> bool {
+    site.resolved.kernels.flashinfer_allreduce_backend != FlashinferAllreduce::Trtllm
 }
 
 /// Whether FlashInfer's kernels reach every rank: over several nodes only those for links between them, which need Blackwell.

@@ -7,7 +7,9 @@
 //! where either side is a custom operation, a pass of upstream must be on.
 
 use blis_contracts::format::{FormatName, MatmulFormat};
+use blis_contracts::model::{Attention, LayerBlock};
 
+use super::former::Former;
 use super::linear::{LinearChoice, scales_per_tensor};
 use super::names::{
     CSRC_GELU_AND_MUL, CSRC_RELU_SQUARED, CSRC_RMS_NORM, CSRC_ROTARY, CSRC_SILU_AND_MUL, FLASHINFER_NORM, INDUCTOR_FUSED, KernelName,
@@ -59,11 +61,17 @@ impl Input {
 pub(super) fn norm(site: &Site<'_>) -> KernelName {
     if site.is_minimax_m3() {
         FLASHINFER_NORM
-    } else if site.custom_op("rms_norm") {
+    } else if norms_by_itself(site) {
         CSRC_RMS_NORM
     } else {
         INDUCTOR_FUSED
     }
+}
+
+/// Whether norms are vLLM's own kernel: where nothing is compiled. Custom operation or not, what is compiled is the compiler's.
+/// upstream: vllm `platforms/cuda.py::CudaPlatformBase.get_default_ir_op_priority`
+pub(super) fn norms_by_itself(site: &Site<'_>) -> bool {
+    if Former::NormsAsCustomOps.ran(site) { site.custom_op("rms_norm") } else { !site.compiled() }
 }
 
 /// The kernel of an activation, which may write what the next matrix reads.
@@ -95,6 +103,21 @@ pub(super) fn rope(site: &Site<'_>) -> KernelName {
     if site.custom_op("rotary_embedding") { CSRC_ROTARY } else { INDUCTOR_FUSED }
 }
 
+/// Widths of heads that one kernel norms and turns: `SUPPORTED_FUSED_QK_NORM_ROPE_HEAD_DIMS`.
+const NORMED_AND_TURNED: [u32; 3] = [64, 128, 256];
+
+/// Whether the compiler's pass finds norms of queries and keys right in front of their rotation, as Qwen3 has them, and takes one kernel for both.
+/// It looks at no layer unless it could serve all.
+/// upstream: vllm `compilation/passes/fusion/qk_norm_rope_fusion.py::QKNormRoPEFusionPass`
+pub(super) fn turns_as_it_norms(site: &Site<'_>) -> bool {
+    let serves = |layer: &LayerBlock| match &layer.attention {
+        Attention::GroupedQuery(attention) => NORMED_AND_TURNED.contains(&attention.head_dim),
+        Attention::Latent(_) | Attention::Compressed(_) | Attention::GatedDelta(_) | Attention::Mamba2(_) => false,
+    };
+    let asked = site.compiled() && site.resolved.compilation.passes.enable_qk_norm_rope_fusion;
+    asked && site.is_qwen3() && site.model.layers().all(serves)
+}
+
 /// The kernel that looks embeddings up.
 pub(super) fn embedding(site: &Site<'_>) -> KernelName {
     if site.compiled() { INDUCTOR_FUSED } else { TORCH_EMBEDDING }
@@ -102,7 +125,7 @@ pub(super) fn embedding(site: &Site<'_>) -> KernelName {
 
 /// Whether a norm writes its output quantised.
 pub(super) fn norm_quantises(site: &Site<'_>, input: Input) -> bool {
-    let native = !site.custom_op("rms_norm") && !site.custom_op("quant_fp8");
+    let native = !norms_by_itself(site) && !site.custom_op("quant_fp8");
     match input {
         Input::Plain => true,
         Input::Fp8 => site.compiled() && (native || site.resolved.compilation.passes.fuse_norm_quant),

@@ -262,7 +262,12 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
         FormatName::Bf16 | FormatName::Fp16 => UNQUANTISED,
         FormatName::Fp32 | FormatName::Mxfp8 | FormatName::Mxfp4 | FormatName::Int8 => &[],
     };
-    let requested = site.resolved.kernels.moe_backend;
+    let settings = &site.resolved.kernels;
+    let variable = settings.asks_for_deep_gemm.filter(|_| matches!(stored.weights, FormatName::Fp8 | FormatName::Fp8Block));
+    let (requested, asked) = match (settings.moe_backend, variable) {
+        (MoeBackend::Auto, Some(variable)) => (MoeBackend::DeepGemm, format!("{variable}=1")),
+        (backend, _) => (backend, format!("--moe-backend {}", backend.as_str())),
+    };
     let refined = refined_blocks(site, moe);
     let fits = |row: &Row| !refined || requested != MoeBackend::Auto || row.kernel == TRITON_EXPERTS;
     let found = candidates(site, table, stored.weights, requested).into_iter().find(|row| (row.holds)(site) && fits(row));
@@ -271,7 +276,7 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
         return Err(if requested == MoeBackend::Auto {
             LoweringError::NoKernel { what: "experts", format, capability }
         } else {
-            LoweringError::ExpertsBackend { backend: requested.as_str(), format, capability }
+            LoweringError::ExpertsBackend { asked, format, capability }
         });
     };
     Ok(shaped(site, moe, row))

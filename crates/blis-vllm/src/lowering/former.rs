@@ -23,6 +23,9 @@ pub(super) enum Former {
     /// Experts of 8-bit floats in blocks run in CUTLASS on Hopper whatever shares them.
     /// upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::select_fp8_moe_backend`
     CutlassBeforeTriton,
+    /// Norms are vLLM's own kernel where the line makes them a custom operation, compiled or not.
+    /// upstream: vllm `model_executor/layers/layernorm.py::RMSNorm`
+    NormsAsCustomOps,
     /// Rows are padded in front of experts by a kernel of its own, and what experts yield is summed over ranks before it is cut.
     /// upstream: vllm `model_executor/layers/fused_moe/runner/default_moe_runner.py::DefaultMoERunner.forward`
     PaddingAroundExperts,
@@ -59,7 +62,7 @@ impl Former {
             Self::SumsWithinShare | Self::UnmergedAttention => (None, [0, 10, 2]),
             Self::DealtInTurn => (None, [0, 16, 0]),
             Self::CutlassBeforeTriton => (Some([0, 15, 1]), [0, 16, 0]),
-            Self::PaddingAroundExperts => (None, [0, 18, 0]),
+            Self::NormsAsCustomOps | Self::PaddingAroundExperts => (None, [0, 18, 0]),
             Self::SpanningNormsApart | Self::WideRoutersByLibrary => (None, [0, 22, 0]),
             Self::CastCorrectionOfNvfp4 => (Some([0, 15, 1]), [0, 22, 0]),
             Self::CastCorrectionOfFp8 => (Some([0, 21, 0]), [0, 22, 0]),

@@ -107,7 +107,7 @@ impl Pass<'_> {
     /// One kernel of everything, or one for each norm, sum and scale. `summed` holds the rows for which each norm of a sum is still to do.
     fn between(&mut self, summed: &[Option<RowRange>], between: Between) {
         let (site, row) = (self.site, self.row());
-        if !site.custom_op("rms_norm") {
+        if !elementwise::norms_by_itself(site) {
             self.stream(Primitive::Norm, INDUCTOR_FUSED, (between.reads + between.writes) * row);
             return;
         }
@@ -160,7 +160,7 @@ impl Pass<'_> {
         let choice = qkv(site, attention)?;
         self.gemm(Matrix { columns, depth: site.model.hidden_size, format: attention.qkv_format }, &choice, RowSet::Tokens);
         let normed = 2 * columns * site.element_bytes();
-        if site.custom_op("rms_norm") || site.custom_op("rotary_embedding") {
+        if elementwise::norms_by_itself(site) || site.custom_op("rotary_embedding") {
             let turned = u64::from(site.query_heads(attention) + site.kv_heads(attention)) * u64::from(attention.head_dim);
             self.stream(Primitive::Norm, elementwise::norm(site), normed);
             self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned * site.element_bytes());

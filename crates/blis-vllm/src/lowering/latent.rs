@@ -141,7 +141,7 @@ impl Pass<'_> {
     /// upstream: vllm `config/compilation.py::CompilationConfig.__post_init__`, where it switches `combo_kernels` on
     fn latent_norms(&mut self, attention: &LatentAttention, w: Widths) {
         let (site, query) = (self.site, attention.query_rank.map(u64::from));
-        if site.compiled() && !site.custom_op("rms_norm") {
+        if !elementwise::norms_by_itself(site) {
             self.stream(Primitive::Norm, elementwise::norm(site), 2 * w.element * (query.unwrap_or(0) + w.kv_rank));
             return;
         }

@@ -74,12 +74,12 @@ pub enum LoweringError {
     },
     /// The backend the line names cannot serve the layer.
     #[error(
-        "--moe-backend {backend}: it does not support experts stored as {format} on compute capability {}.{}; leave it out",
+        "{asked}: the backend does not support experts stored as {format} on compute capability {}.{}; leave it out",
         capability.0, capability.1
     )]
     ExpertsBackend {
-        /// As the line names it.
-        backend: &'static str,
+        /// As the line asks for it.
+        asked: String,
         /// Weights and activations.
         format: String,
         /// Of the chip.

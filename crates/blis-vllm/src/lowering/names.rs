@@ -283,7 +283,9 @@ kernels! {
     /// FlashInfer's norm.
     FLASHINFER_NORM = "flashinfer" / "gemma-rms-norm";
     /// vLLM's norms of heads with rotary embedding and the writing of caches, for attention and indexer at once.
-    CSRC_QK_NORM_ROPE = "vllm-csrc" / "minimax-m3-qk-norm-rope-insert";
+    CSRC_QK_NORM_ROPE_INSERT = "vllm-csrc" / "minimax-m3-qk-norm-rope-insert";
+    /// vLLM's norms of queries and keys with their rotary embedding.
+    CSRC_QK_NORM_ROPE = "vllm-csrc" / "fused-qk-norm-rope";
     /// vLLM's gated activation with a Gaussian error linear unit by tanh.
     CSRC_GELU_AND_MUL = "vllm-csrc" / "gelu-tanh-and-mul";
     /// vLLM's gated activation.

@@ -20,8 +20,9 @@ use super::feed_forward::into_feed_forward;
 use super::former::Former;
 use super::linear::{self, LinearChoice, Matrix};
 use super::names::{
-    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QUANTISE, FLASH_ATTN_SHARE_OUT, FLASHINFER_MXFP8_QUANTISE, FUSED_ALL_REDUCE_NORM,
-    INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_SEND, TORCH_COPY, TORCH_SAMPLER, TRITON_QK_NORM, TRITON_SAMPLER,
+    CSRC_QK_NORM_ALL_REDUCE, CSRC_QK_NORM_ROPE, CSRC_QK_NORM_ROPE_INSERT, CSRC_QUANTISE, FLASH_ATTN_SHARE_OUT, FLASHINFER_MXFP8_QUANTISE,
+    FUSED_ALL_REDUCE_NORM, INDUCTOR_FUSED, KernelName, NCCL_ALL_GATHER, NCCL_SEND, TORCH_COPY, TORCH_SAMPLER, TRITON_QK_NORM,
+    TRITON_SAMPLER,
 };
 use super::parts::{Joint, TokenParts};
 use super::site::Site;
@@ -253,7 +254,10 @@ impl Pass<'_> {
         let choice = qkv(site, attention)?;
         self.gemm(Matrix { columns, depth: hidden, format: attention.qkv_format }, &choice, RowSet::Tokens);
         if site.is_minimax_m3() {
-            self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE, 2 * columns * site.element_bytes());
+            self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE_INSERT, 2 * columns * site.element_bytes());
+        } else if elementwise::turns_as_it_norms(site) {
+            let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
+            self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE, 2 * heads * u64::from(attention.head_dim) * site.element_bytes());
         } else {
             self.qk_norm(attention);
             self.turn(attention);
@@ -320,8 +324,8 @@ impl Pass<'_> {
             let element = if attention::quantises_output(site, attention) { 1 } else { site.element_bytes() };
             self.stream(Primitive::Activation, elementwise::native(site), element * width);
         }
-        if attention::quantises_queries_apart(site, attention) {
-            self.quantise(Input::Fp8, width, RowSet::Tokens, RowRange::ALL);
+        if let Some(kernel) = attention::query_quantisation(site, attention) {
+            self.stream(Primitive::Activation, kernel, width * (site.element_bytes() + 1));
         }
         if attention::shares_out(site, attention) {
             // A few numbers of each request, of which there are no more than tokens.
@@ -334,14 +338,14 @@ impl Pass<'_> {
     }
 
     /// The norms of queries and keys, where they are not part of the compiled kernel that turns them: what they divide by is, where it is of one
-    /// head, and is a kernel in front of it where it is of all.
+    /// head and the compiler writes both, and is a kernel in front of it where it is of all.
     fn qk_norm(&mut self, attention: &GroupedQueryAttention) {
         let site = self.site;
         let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
         let bytes = heads * u64::from(attention.head_dim) * site.element_bytes();
         match (attention.qk_norm, attention.qk_norm_spans_heads) {
             (false, _) => {}
-            (true, false) if !site.custom_op("rms_norm") => {}
+            (true, false) if !elementwise::norms_by_itself(site) && elementwise::rope(site) == INDUCTOR_FUSED => {}
             (true, false) => self.stream(Primitive::Norm, elementwise::norm(site), 2 * bytes),
             (true, true) if site.ranks > 1 => self.qk_norm_over_ranks(bytes),
             (true, true) if site.compiled() => self.stream(Primitive::Norm, INDUCTOR_FUSED, bytes),

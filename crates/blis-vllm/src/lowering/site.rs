@@ -23,6 +23,7 @@ const NEMOTRON_H: &str = "NemotronHForCausalLM";
 
 /// The architectures whose routers no quantisation reaches, and whose ranks share an encoder's projector.
 /// upstream: vllm `model_executor/models/qwen3_next.py::Qwen3NextSparseMoeBlock`, `model_executor/models/qwen3_vl.py::Qwen3_VisionPatchMerger`
+const QWEN3: [&str; 2] = ["Qwen3ForCausalLM", "Qwen3MoeForCausalLM"];
 const QWEN3_5: [&str; 2] = ["Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"];
 
 /// The model whose layers may have an indexer, as configurations name it. upstream: vllm `models/minimax_m3/nvidia/model.py`
@@ -191,6 +192,10 @@ impl<'a> Site<'a> {
         } else {
             moe.router_format
         }
+    }
+
+    pub(super) fn is_qwen3(&self) -> bool {
+        QWEN3.contains(&self.model.architecture.as_str())
     }
 
     fn is_qwen3_5(&self) -> bool {

@@ -87,7 +87,6 @@ pub(super) fn resolve(
         backend,
         flash_attn_versions,
         graph_support: if block_sparse.is_some() || recurrent(machine.model) { GraphSupport::UniformBatch.min(support) } else { support },
-        flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: trtllm,
         indexer_kv_dtype: IndexerKvDtype::Auto,
         packs_pages: false,

@@ -98,9 +98,18 @@ fn mode(ledger: &mut Ledger<'_>, eager: bool, level: u64) -> CompilationMode {
     mode
 }
 
+/// What the fusion of norms with rotary embedding looks for, so that it switches it on.
+const ROTARY: &str = "+rotary_embedding";
+
+/// upstream: vllm `config/compilation.py::CompilationConfig.__post_init__`
 fn custom_ops(ledger: &mut Ledger<'_>, machine: Machine<'_>, mode: CompilationMode) -> Result<Vec<String>, ConfigError> {
     let setting = Setting::CompilationConfigCustomOps;
     let mut ops = ledger.words(setting);
+    let stated = ops.len();
+    let fuses_rotation = ledger.optional_flag(Setting::CompilationConfigPassConfigEnableQkNormRopeFusion) == Some(true);
+    if fuses_rotation && !ops.iter().any(|op| op == ROTARY) {
+        ops.push(ROTARY.to_owned());
+    }
     let is_base = |op: &&String| *op == "all" || *op == "none";
     if let Some(bad) = ops.iter().find(|op| !is_base(op) && (op.len() < 2 || !op.starts_with(['+', '-']))) {
         let syntax = "must be 'all', 'none', '+op' or '-op' (where 'op' is the registered op name)";
@@ -113,7 +122,6 @@ fn custom_ops(ledger: &mut Ledger<'_>, machine: Machine<'_>, mode: CompilationMo
     if let Some(op) = conflict {
         return Err(ConfigError::Inconsistent(format!("custom_ops cannot both enable and disable the same operation: {op}")));
     }
-    let stated = ops.len();
     let quant = |ops: &mut Vec<String>| {
         if has_blocked_weights(machine.model) && !ops.iter().any(|op| op == "-quant_fp8") {
             ops.push("+quant_fp8".to_owned());
@@ -165,7 +173,6 @@ fn passes(
         fuse_norm_quant,
         fuse_act_quant,
         fuse_attn_quant,
-        eliminate_noops: ledger.flag(Setting::CompilationConfigPassConfigEliminateNoops),
         fuse_allreduce_rms,
         enable_qk_norm_rope_fusion: rope,
         allreduce_fusion_max_tokens: if fuse_allreduce_rms { fused_tokens(machine, ranks, limit) } else { None },

@@ -61,7 +61,6 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>, machine: Machine<'_>, cache: &Cac
         backend,
         flash_attn_versions: BTreeMap::new(),
         graph_support: GraphSupport::UniformBatch,
-        flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: None,
         indexer_kv_dtype: indexer_kv_dtype(ledger, machine)?,
         mla_prefill: None,

@@ -33,9 +33,8 @@ pub(super) fn resolve(ledger: &mut Ledger<'_>) -> Result<KernelSettings, ConfigE
         use_nccl_symm_mem: ledger.flag(Setting::VllmUseNcclSymmMem),
         use_deep_gemm: ledger.flag(Setting::VllmUseDeepGemm),
         moe_use_deep_gemm: ledger.flag(Setting::VllmMoeUseDeepGemm),
-        use_deep_gemm_e8m0: ledger.flag(Setting::VllmUseDeepGemmE8m0),
+        asks_for_deep_gemm: asks_for_deep_gemm(ledger),
         blockscale_fp8_gemm_flashinfer: ledger.flag(Setting::VllmBlockscaleFp8GemmFlashinfer),
-        use_flashinfer_sampler: ledger.flag(Setting::VllmUseFlashinferSampler),
         disabled_kernels: ledger.words(Setting::VllmDisabledKernels),
         float32_matmul_precision: ledger.choice(Setting::VllmFloat32MatmulPrecision, MatmulPrecision::named),
         flashinfer_workspace_bytes: workspace.unwrap_or(FLASHINFER_WORKSPACE_BYTES),
@@ -55,6 +54,13 @@ pub(super) fn check_all_reduce(
         return Err(ConfigError::Refused(refusal.to_owned()));
     }
     Ok(())
+}
+
+/// upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::select_fp8_moe_backend`, which asks whether the variables are set
+fn asks_for_deep_gemm(ledger: &mut Ledger<'_>) -> Option<&'static str> {
+    let switches = [Setting::VllmUseDeepGemm, Setting::VllmMoeUseDeepGemm];
+    let on = switches.iter().all(|&switch| ledger.flag(switch));
+    switches.iter().find(|&&switch| on && ledger.stated(switch).is_some()).map(|switch| switch.key())
 }
 
 /// The flag, unless it is `auto`; then the key of `--kernel-config`.

@@ -67,7 +67,6 @@ pub(super) fn resolve(
         backend,
         flash_attn_versions: flash_attn_version(need.capability).map(|version| (attention.query_dim(), version)).into_iter().collect(),
         graph_support: graph_support(backend),
-        flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention),
         indexer_kv_dtype: IndexerKvDtype::Auto,
         packs_pages: false,

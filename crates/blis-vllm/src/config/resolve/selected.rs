@@ -75,7 +75,6 @@ pub(super) fn resolve(
             .into_iter()
             .collect(),
         graph_support: GraphSupport::UniformBatch,
-        flash_attn_max_num_splits_for_cuda_graph: ledger.count(Setting::AttentionConfigFlashAttnMaxNumSplitsForCudaGraph)?,
         use_trtllm_attention: ledger.optional_flag(Setting::AttentionConfigUseTrtllmAttention),
         indexer_kv_dtype,
         packs_pages: false,

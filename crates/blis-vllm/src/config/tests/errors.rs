@@ -151,6 +151,14 @@ fn what_is_not_modelled_is_refused_by_its_name() {
         ("-cc.splitting_ops '[\"a\"]'", "compilation_config.splitting_ops = 1 operations is not modelled"),
         ("-cc.custom_ops '[\"rms_norm\"]'", "invalid syntax 'rms_norm' for custom op"),
         ("-cc.custom_ops '[\"+a\",\"-a\"]'", "custom_ops cannot both enable and disable the same operation: a"),
+        (
+            "-cc.custom_ops+ -rotary_embedding -cc.pass_config.enable_qk_norm_rope_fusion true",
+            "custom_ops cannot both enable and disable the same operation: rotary_embedding",
+        ),
+        (
+            "-ac.flash_attn_max_num_splits_for_cuda_graph 16",
+            "attention_config.flash_attn_max_num_splits_for_cuda_graph = 16 is not modelled",
+        ),
         ("-ac.flash_attn_version 5", "attention_config.flash_attn_version: invalid choice \"5\"; choose from 2, 3, 4"),
         ("--attention-backend TURBOQUANT", "--attention-backend = TURBOQUANT is not modelled"),
         (

@@ -51,7 +51,6 @@ fn ours(got: &Resolved) -> Value {
         "fuse_attn_quant": passes.fuse_attn_quant,
         "fuse_allreduce_rms": passes.fuse_allreduce_rms,
         "enable_qk_norm_rope_fusion": passes.enable_qk_norm_rope_fusion,
-        "eliminate_noops": passes.eliminate_noops,
         "allreduce_fusion_max_tokens": passes.allreduce_fusion_max_tokens,
         "moe_backend": got.kernels.moe_backend.as_str(),
         "linear_backend": got.kernels.linear_backend.as_str(),

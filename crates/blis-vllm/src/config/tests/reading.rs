@@ -58,8 +58,8 @@ fn values_are_written_as_argparse_takes_them() {
         ("--max-num-seqs 1 --max-num-seqs 2", "max_num_seqs", "2"),
         ("--enable-prefix-caching --no-enable-prefix-caching", "enable_prefix_caching", "false"),
         ("-cc.max_cudagraph_capture_size 0.5k", "max_cudagraph_capture_size", "496"),
-        ("-cc.pass_config.eliminate_noops False", "compilation_config.pass_config.eliminate_noops", "false"),
-        ("--compilation_config.pass_config.eliminate_noops=0", "compilation_config.pass_config.eliminate_noops", "false"),
+        ("-cc.pass_config.fuse_attn_quant False", "compilation_config.pass_config.fuse_attn_quant", "false"),
+        ("--compilation_config.pass_config.fuse_attn_quant=0", "compilation_config.pass_config.fuse_attn_quant", "false"),
         ("-cc '{\"mode\": 3}'", "compilation_config.mode", "VLLM_COMPILE"),
         ("-cc.mode none", "compilation_config.mode", "NONE"),
         ("-cc.custom_ops+ +a,+b -cc.custom_ops+=-c", "compilation_config.custom_ops", "+a,+b,-c,none"),
@@ -76,7 +76,7 @@ fn values_are_written_as_argparse_takes_them() {
 
 #[test]
 fn json_given_twice_keeps_the_last_object_only() {
-    let got = resolved("-cc '{\"cudagraph_mode\": \"FULL\"}' -cc.pass_config.eliminate_noops false").unwrap();
+    let got = resolved("-cc '{\"cudagraph_mode\": \"FULL\"}' -cc.pass_config.fuse_attn_quant false").unwrap();
     assert_eq!(value_of(&got, "compilation_config.cudagraph_mode"), "FULL_AND_PIECEWISE");
     assert_eq!(got.notes, ["-cc is given both as JSON and by keys; upstream keeps the keys only"]);
 }

@@ -55,6 +55,7 @@ fn each_rule_gives_the_value_upstream_gives() {
         ("", "compilation_config.mode", "VLLM_COMPILE"),
         ("", "compilation_config.custom_ops", "none"),
         ("--enforce-eager", "compilation_config.custom_ops", "all"),
+        ("-cc.pass_config.enable_qk_norm_rope_fusion true", "compilation_config.custom_ops", "+rotary_embedding,none"),
         ("", "compilation_config.pass_config.fuse_allreduce_rms", "false"),
         ("-tp 2", "compilation_config.pass_config.fuse_allreduce_rms", "true"),
         ("-tp 2 -O1", "compilation_config.pass_config.fuse_allreduce_rms", "false"),

@@ -120,6 +120,13 @@ fn norms_over_all_heads_of_one_rank_are_a_kernel_in_front_of_the_rotation() {
 }
 
 #[test]
+fn a_custom_norm_was_a_kernel_of_its_own_until_the_compiler_wrote_every_norm() {
+    let norms = |release| with(&layer(Line("llama-3.1-8b-instruct", "h200", "-cc.custom_ops+ +rms_norm"), release, 1), &["norm "]);
+    assert!(norms("0.18.0").iter().all(|norm| norm.starts_with("norm vllm-csrc/rms-norm")), "{:?}", norms("0.18.0"));
+    assert!(norms("0.21.0").iter().all(|norm| norm.starts_with("norm inductor/fused")), "{:?}", norms("0.21.0"));
+}
+
+#[test]
 fn queries_are_quantised_apart_where_no_compiler_writes_it() {
     let queries = "activation vllm-csrc/quantise tokens: 12288 B a row";
     let quantised = |chosen: Line<'_>| chosen.plan().layers.iter().any(|piece| piece.layer == 1 && written(piece) == queries);
@@ -149,19 +156,6 @@ fn attention_begins_with_a_plain_launch() {
 fn blocks_were_dealt_in_turn_up_to_the_release_before_requests_were_sorted() {
     let dealt = |release| layer(Line("llama-3.1-8b-instruct", "h200", ""), release, 1).iter().any(|piece| piece.ends_with("dealt in turn"));
     assert!(dealt("0.10.2") && dealt("0.16.0") && !dealt("0.17.0"));
-}
-
-#[test]
-fn a_stated_bound_holds_for_the_parts_that_are_dealt() {
-    let parts = |stated: &str| {
-        let line = format!("-ac.flash_attn_max_num_splits_for_cuda_graph {stated}");
-        let plan = Line("llama-3.1-8b-instruct", "h200", &line).lower_as(Some("0.16.0")).unwrap();
-        plan.layers.iter().find_map(|piece| {
-            let PrimitiveShape::Attention { dealing: Dealing::InTurn { parts_in_graph }, .. } = piece.shape else { return None };
-            parts_in_graph.map(u32::from)
-        })
-    };
-    assert_eq!((parts("32"), parts("8"), parts("0")), (Some(32), Some(8), None));
 }
 
 #[test]

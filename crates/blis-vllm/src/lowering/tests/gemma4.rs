@@ -104,7 +104,7 @@ fn experts_run_on_kernels_that_have_their_activation() {
     let narrow = experts("gemma-4-26b-a4b-nvfp4", "b200", "--tensor-parallel-size 2");
     assert_eq!(narrow, "moe.experts flashinfer/trtllm-gen-moe tokens: 8 of 128 (128 here), 2816 x 384 gated true nvfp4");
     let refused = Line("gemma-4-26b-a4b", "b200", "--moe-backend flashinfer_trtllm").lower().unwrap_err().to_string();
-    assert!(refused.starts_with("--moe-backend flashinfer_trtllm: it does not support experts stored as bf16"), "{refused}");
+    assert!(refused.starts_with("--moe-backend flashinfer_trtllm: the backend does not support experts stored as bf16"), "{refused}");
 }
 
 #[test]

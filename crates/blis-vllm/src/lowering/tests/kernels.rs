@@ -59,6 +59,10 @@ fn experts_run_on_the_first_backend_that_supports_them_or_on_the_one_asked_for()
             (Line("qwen3-30b-a3b-fp8", "h200", ""), "triton/fused-moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "b200", ""), "flashinfer/trtllm-gen-moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "h200", "--moe-backend deep_gemm"), "deepgemm/moe fp8_block"),
+            (Line("qwen3-30b-a3b-fp8", "h200", "VLLM_MOE_USE_DEEP_GEMM=1"), "deepgemm/moe fp8_block"),
+            (Line("qwen3-30b-a3b-fp8", "h200", "VLLM_USE_DEEP_GEMM=1 VLLM_MOE_USE_DEEP_GEMM=0"), "triton/fused-moe fp8_block"),
+            (Line("qwen3-30b-a3b-fp8", "h200", "VLLM_USE_DEEP_GEMM=1 --moe-backend triton"), "triton/fused-moe fp8_block"),
+            (Line("qwen3-30b-a3b", "h200", "VLLM_USE_DEEP_GEMM=1"), "triton/fused-moe bf16"),
             (Line("qwen3-30b-a3b-fp8", "b200", "--tensor-parallel-size 4"), "triton/fused-moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "b200", "--tensor-parallel-size 4 --enable-expert-parallel"), "flashinfer/trtllm-gen-moe fp8_block"),
             (Line("minimax-m2.5", "h200", "--tensor-parallel-size 4"), "triton/fused-moe fp8_block"),
@@ -77,10 +81,12 @@ fn a_backend_that_cannot_run_the_experts_is_refused_by_its_name() {
     let refused = Line("gpt-oss-120b", "h100", "--moe-backend flashinfer_trtllm").lower().unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "--moe-backend flashinfer_trtllm: it does not support experts stored as mxfp4 on compute capability 9.0; leave it out"
+        "--moe-backend flashinfer_trtllm: the backend does not support experts stored as mxfp4 on compute capability 9.0; leave it out"
     );
     let refused = Line("gpt-oss-120b", "h100", "--moe-backend deep_gemm").lower().unwrap_err();
-    assert!(matches!(refused, LoweringError::ExpertsBackend { backend: "deep_gemm", .. }));
+    assert!(matches!(refused, LoweringError::ExpertsBackend { asked, .. } if asked == "--moe-backend deep_gemm"));
+    let refused = Line("nemotron-3-super-120b-a12b-fp8", "h200", "VLLM_USE_DEEP_GEMM=1").lower().unwrap_err();
+    assert!(matches!(refused, LoweringError::ExpertsBackend { asked, .. } if asked == "VLLM_USE_DEEP_GEMM=1"));
 }
 
 #[test]
@@ -156,6 +162,51 @@ fn sums_over_ranks_go_to_the_first_communicator_that_takes_their_size() {
             (Line("llama-3.1-8b-instruct", "h200", &plain("--disable-custom-all-reduce VLLM_ALLREDUCE_USE_SYMM_MEM=0")), "nccl/all-reduce"),
         ],
     );
+}
+
+#[test]
+fn the_sums_of_flashinfer_reach_as_far_as_its_kernels_were_tuned() {
+    let reach = |chip: &'static str, ranks: u32, more: &str| {
+        let line = format!("-tp {ranks} --compilation-config.pass_config.fuse_allreduce_rms false {more}");
+        let plan = Line("gpt-oss-120b", chip, &line).plan();
+        let alone = plan.layers.iter().find(|piece| piece.kernel.library == "flashinfer" && piece.kernel.variant == "all-reduce").unwrap();
+        let buffer = plan.buffers.iter().find(|buffer| buffer.name == "FlashInfer all-reduce").unwrap();
+        (u64::from(alone.runs_for.most) * 5760 >> 20, buffer.bytes.get() >> 20)
+    };
+    let within = "VLLM_FLASHINFER_ALLREDUCE_BACKEND=trtllm";
+    // 2,880 elements of two bytes; three slots of two stages between nodes.
+    assert_eq!((reach("b300", 4, ""), reach("b300", 8, "")), ((79, 479), (63, 383)));
+    assert_eq!((reach("b300", 4, within), reach("b300", 8, within)), ((63, 192), (3, 12)));
+    assert_eq!((reach("b200", 4, ""), reach("b200", 4, within)), ((31, 192), (31, 96)));
+}
+
+#[test]
+fn norms_of_queries_and_keys_are_fused_with_their_rotation_where_a_pass_finds_both() {
+    let turned = |model: &'static str, more: &str| -> Vec<String> {
+        let plan = Line(model, "h200", more).plan();
+        let near = |piece: &String| ["rope ", "norm "].iter().any(|word| piece.starts_with(word)) && !piece.contains("32768 B");
+        plan.layers.iter().filter(|piece| piece.layer == 1).map(written).filter(near).collect()
+    };
+    let (pass, custom) = ("-cc.pass_config.enable_qk_norm_rope_fusion true", "-cc.custom_ops+ +rotary_embedding");
+    // 32 query and 8 key heads of 128 elements, read and written.
+    assert_eq!(turned("qwen3-8b", ""), ["rope inductor/fused tokens: 20480 B a row"]);
+    assert_eq!(turned("qwen3-8b", pass), ["rope vllm-csrc/fused-qk-norm-rope tokens: 20480 B a row"]);
+    let apart = ["norm inductor/fused tokens: 20480 B a row", "rope vllm-csrc/rotary-embedding tokens: 20480 B a row"];
+    assert_eq!(turned("qwen3-8b", custom), apart);
+    // No norms to find, and heads that are too wide.
+    assert_eq!(turned("llama-3.1-8b-instruct", pass), turned("llama-3.1-8b-instruct", custom));
+    assert_eq!(turned("gemma-4-31b-it-nvfp4", pass), turned("gemma-4-31b-it-nvfp4", custom));
+    let uncompiled = turned("qwen3-8b", &format!("--enforce-eager {pass}"));
+    assert_eq!(uncompiled, turned("qwen3-8b", "--enforce-eager"));
+}
+
+#[test]
+fn queries_are_quantised_with_their_rotation_only_where_the_compiler_writes_it() {
+    let quantised = |more: &str| {
+        let plan = Line("llama-3.1-8b-instruct", "h200", &format!("--kv-cache-dtype fp8 {more}")).plan();
+        plan.layers.iter().any(|piece| piece.layer == 1 && written(piece) == "activation inductor/fused tokens: 12288 B a row")
+    };
+    assert_eq!((quantised(""), quantised("-cc.custom_ops+ +rotary_embedding")), (false, true));
 }
 
 #[test]
