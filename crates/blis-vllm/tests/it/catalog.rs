@@ -11,7 +11,8 @@ use blis_vllm::config::{Launch, Machine, read, resolve};
 use blis_vllm::lowering::lower;
 use serde::de::DeserializeOwned;
 
-fn load<T: DeserializeOwned>(path: &str) -> T {
+/// A file of the catalog.
+pub(crate) fn load<T: DeserializeOwned>(path: &str) -> T {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog").join(path);
     let text = fs::read(&file).unwrap_or_else(|error| panic!("{path}: {error}"));
     let document = Document::parse(path, &text, LineEndings::Lf).expect("the catalog is well-formed");

@@ -7,6 +7,7 @@ mod dispatch;
 mod metrics;
 mod rejections;
 mod rows;
+mod settings;
 mod weights;
 
 use std::ffi::OsStr;

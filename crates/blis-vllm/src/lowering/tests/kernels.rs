@@ -171,7 +171,7 @@ fn the_sums_of_flashinfer_reach_as_far_as_its_kernels_were_tuned() {
         let plan = Line("gpt-oss-120b", chip, &line).plan();
         let alone = plan.layers.iter().find(|piece| piece.kernel.library == "flashinfer" && piece.kernel.variant == "all-reduce").unwrap();
         let buffer = plan.buffers.iter().find(|buffer| buffer.name == "FlashInfer all-reduce").unwrap();
-        (u64::from(alone.runs_for.most) * 5760 >> 20, buffer.bytes.get() >> 20)
+        ((u64::from(alone.runs_for.most) * 5760) >> 20, buffer.bytes.get() >> 20)
     };
     let within = "VLLM_FLASHINFER_ALLREDUCE_BACKEND=trtllm";
     // 2,880 elements of two bytes; three slots of two stages between nodes.
