@@ -32,7 +32,7 @@ def entries(chip, wheel, report):
     table = table.where((table["k"] >= WIDTHS[0]) & (table["k"] <= WIDTHS[1]))
     moved = 3.0 * table["m"].astype(float) * table["k"]
     inputs = {"bytes": moved, "bandwidth": facts["bandwidth"]}
-    free = [Free("floor", "us", 1.8), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES_KNOTS)]
+    free = [Free("floor", "us", 1.8), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES_KNOTS, law="rate")]
     entry, _ = fitted(
         scope("fp8-quantise", "activation", "vllm-csrc/quantise", "fp8"), "elementwise", chip, forms.stream, table, inputs,
         np.isin(table["k"], HELD_DEPTHS), free, report, clusters=table["k"], ranges=("bytes",), reason=TABLE_RULE,

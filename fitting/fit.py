@@ -14,12 +14,34 @@ from writer import rounded
 
 LOSS_SCALE = 0.05
 BOOTSTRAP_DRAWS = 200
+DRAWN = [2.5, 97.5]       # percentiles: 95%
 NOTHING = 1e-6            # a time (us) the data drive this low is none at all
+
+
+# What a curve may be at a knot, by its value at the knot before and how many times as large its input is there, so that more work takes no less time: linear in the
+# logarithm between knots, it may move by its own value for each natural logarithm of the step. One percent of that stays out, for rounding.
+MOST = {
+    "rate": lambda before, step: min(1.0, before * moves(step)),         # of the work: work over it does not fall
+    "level": lambda before, step: before,                                # of work that hardly grows
+    "gain": lambda before, step: (1.0 + before) * moves(step) - 1.0,     # of a rate, over one
+}
+LEAST = {
+    "each": lambda before, step: before / moves(step),                   # time of each unit of the input
+    "whole": lambda before, step: before,                                # time of all of it
+}
+
+
+SHARE_OF_MOST = (-3.0, 4.6)     # its logit
+
+
+def moves(step):
+    return 1.0 + 0.99 * np.log(step)
 
 
 @dataclass(frozen=True)
 class Free:
-    """A coefficient to fit. `kind`: positive (log space), ratio (0..1], sharpness (1..). A curve has `xs`."""
+    """A coefficient to fit. `kind`: positive (log space), ratio (0..1], sharpness (1..). A curve has `xs`, and a `law` where they grow with the work: each knot is then
+    fitted as a share of the most it may be, or as what it has over the least."""
 
     name: str
     unit: str
@@ -27,6 +49,7 @@ class Free:
     kind: str = "positive"
     over: str = None
     xs: tuple = None
+    law: str = None
 
     @property
     def size(self):
@@ -34,18 +57,41 @@ class Free:
 
     def encode(self):
         y = np.broadcast_to(np.asarray(self.start, dtype=float), (self.size,))
+        if self.law in ("whole", "level"):      # what is fitted to be no less, or no more, cannot start as much
+            y = y * (1.3 if self.law == "whole" else 0.97) ** np.arange(self.size)
         if self.kind == "ratio":
-            return np.log(y / (1.0 - y))
-        return np.log(y - 1.0) if self.kind == "sharpness" else np.log(y)
+            z = np.log(y / (1.0 - y))
+        else:
+            z = np.log(y - 1.0) if self.kind == "sharpness" else np.log(y)
+        if self.law in MOST:
+            shares = y[1:] / [MOST[self.law](*at) for at in zip(y, self.steps)]
+            return np.concatenate([z[:1], np.log(shares / (1.0 - shares))])
+        if self.law in LEAST:
+            return np.concatenate([z[:1], np.log(y[1:] - [LEAST[self.law](*at) for at in zip(y, self.steps)])])
+        return z
+
+    @property
+    def steps(self):
+        return [after / before for before, after in zip(self.xs, self.xs[1:])]
 
     def decode(self, z):
         if self.kind == "ratio":
-            return 1.0 / (1.0 + np.exp(-z))
-        return 1.0 + np.exp(z) if self.kind == "sharpness" else np.exp(z)
+            y = 1.0 / (1.0 + np.exp(-z))
+        else:
+            y = 1.0 + np.exp(z) if self.kind == "sharpness" else np.exp(z)
+        for i in range(1, self.size if self.law else 1):
+            step = self.steps[i - 1]
+            y[i] = MOST[self.law](y[i - 1], step) / (1.0 + np.exp(-z[i])) if self.law in MOST else LEAST[self.law](y[i - 1], step) + np.exp(z[i])
+        return y
 
-    def limits(self, z, below, above):
-        """The interval's ends. A ratio's are taken along its own scale, where one near 1 is not stretched without end."""
+    def limits(self, z, steps):
+        """The interval's ends over the draws' `steps`. A ratio's are taken along its own scale, where one near 1 is not stretched without end; those of a curve with a law
+        among the curves that are drawn, whose knots hang together."""
         floor, ceiling = bounds(self)
+        steps = steps - np.median(steps, axis=0)
+        if self.law:
+            return np.percentile([self.decode(np.clip(z + step, floor, ceiling)) for step in steps], DRAWN, axis=0)
+        below, above = np.percentile(steps, DRAWN, axis=0)
         if self.kind == "ratio":
             y = self.decode(z)
             slope = y * (1.0 - y)
@@ -56,8 +102,11 @@ class Free:
 
 def bounds(free):
     """Keeps a coefficient that the data do not determine from running off to infinity."""
-    span = {"positive": (-16.0, 14.0), "ratio": (-6.0, 4.6), "sharpness": (-3.0, 2.2)}[free.kind]
-    return np.full(free.size, span[0]), np.full(free.size, span[1])
+    spans = {"positive": (-16.0, 14.0), "ratio": (-6.0, 4.6), "sharpness": (-3.0, 2.2)}
+    low, high = (np.full(free.size, end) for end in spans[free.kind])
+    if free.law:
+        low[1:], high[1:] = SHARE_OF_MOST if free.law in MOST else spans["positive"]
+    return low, high
 
 
 class Problem:
@@ -88,7 +137,7 @@ class Problem:
         return Fitted(self, found.x, self._spread(found, clusters))
 
     def _spread(self, found, clusters):
-        """Standard 95% limits in the encoded space, by the one-step bootstrap over clusters."""
+        """Steps in the encoded space, of each draw of the one-step bootstrap over clusters."""
         residual = self.residual(found.x)
         robust = 1.0 / np.sqrt(1.0 + (residual / LOSS_SCALE) ** 2)
         names, index = np.unique(clusters, return_inverse=True)
@@ -108,7 +157,7 @@ class Problem:
             times = np.bincount(generator.integers(0, len(names), len(names)), minlength=len(names))
             lhs = np.tensordot(times, normal, axes=1) + ridge
             steps[draw] = -np.linalg.solve(lhs, times @ score)
-        return np.percentile(steps - np.median(steps, axis=0), [2.5, 97.5], axis=0)
+        return steps
 
     def _plain_jacobian(self, z):
         base = self.residual(z)
@@ -135,7 +184,7 @@ class Fitted:
         coefficients, curves, at = {}, {}, 0
         for f in self.problem.free:
             z = self.z[at : at + f.size]
-            low, high = f.limits(z, *(s[at : at + f.size] for s in self.spread))
+            low, high = f.limits(z, self.spread[:, at : at + f.size])
             at += f.size
             value = self.values[f.name]
             ys = np.atleast_1d(value[2] if f.xs else value)

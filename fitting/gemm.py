@@ -171,15 +171,15 @@ def measured(chip, wheel, report):
         inputs = inputs_of(table, facts, tensor_format)
         m, n, k = inputs["rows"], inputs["columns"], inputs["depth"]
         tiles = TILED.get((tensor_format, chip), {})
-        read = dict(over="rows", xs=tuple(tiles.values())) if tiles and chip in READS_BY_TILE else {}
+        read = dict(over="rows", xs=tuple(tiles.values()), law="level") if tiles and chip in READS_BY_TILE else {}
         free = [
             Free("latency", "us", 3.0, over="depth", xs=DEPTHS.get(tensor_format, FEW_DEPTHS)),
             Free("memory_efficiency", "ratio", 0.85, "ratio", **read),
-            Free("compute_efficiency", "ratio", 0.75, "ratio", over="rows", xs=ROWS),
+            Free("compute_efficiency", "ratio", 0.75, "ratio", over="rows", xs=ROWS, law="rate"),
             Free("sharpness", "ratio", 2.5, "sharpness"),
         ]
         if tensor_format not in DEPTHS:      # cuBLAS splits the depth: its latency alone describes it
-            free.append(Free("depth_time", "us", 5e-4, over="rows", xs=WALK_ROWS[:-1] if chip in SHORT_WALK else WALK_ROWS))
+            free.append(Free("depth_time", "us", 5e-4, over="rows", xs=WALK_ROWS[:-1] if chip in SHORT_WALK else WALK_ROWS, law="whole"))
         form = forms.matmul
         if "quantisation" in table.columns:
             form = quantised_matmul

@@ -34,7 +34,7 @@ def entries(chip, wheel, report):
         order = np.searchsorted(np.unique(tokens), tokens)
         entry, _ = fitted(
             scope(name, "norm", f"tilelang/mhc-{free}"), "elementwise", chip, forms.stream, table, inputs, order % 3 == 1,
-            [Free("floor", "us", 8.0), Free("memory_efficiency", "ratio", 0.5, "ratio", over="bytes", xs=KNOTS)], report,
+            [Free("floor", "us", 8.0), Free("memory_efficiency", "ratio", 0.5, "ratio", over="bytes", xs=KNOTS, law="rate")], report,
             clusters=table["hidden_size"] * 1e7 + tokens, ranges=("bytes",), reason=RULE,
         )
         if table.chip != chip:

@@ -268,7 +268,7 @@ def prepared(chip, wheel, row):
         Free("expert_time", "us", 0.02),
         Free("element_time", "us", 1e-3),
         Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=expert_knots(kernel, tensor_format, inputs["expert_bytes"])),
-        Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=row_knots(tensor_format)),
+        Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=row_knots(tensor_format), law="rate"),
         Free("saved", "ratio", 0.5, "ratio"),
         # One width tells no walk from the floor, one kind of row nothing of routing.
         *([Free("width_time", "us", 1.0)] if len(np.unique(inputs["width"])) > 1 else []),

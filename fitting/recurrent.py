@@ -29,7 +29,7 @@ PROMPTS = {"chunk_gated_delta_rule_flashinfer": "flashinfer/gdn-prefill", "chunk
            "chunk_gated_delta_rule": "triton/chunk-gated-delta-rule"}
 DECODES = ("fused_recurrent_gated_delta_rule_packed_decode", "fused_recurrent_gated_delta_rule", "fused_recurrent_gated_delta_rule_update",
            "fused_sigmoid_gating_delta_rule_update")
-BYTES = (1e5, 1e6, 1e7, 1e8, 1e9)
+BYTES = (1e5, 3e5, 1e6, 3e6, 1e7, 1e8, 1e9)
 TOKENS = (64, 1024, 16384)
 
 
@@ -66,7 +66,7 @@ def prompts(chip, table, reason, report):
     n, new = table["batch_size"].astype(float), table["seq_len"].astype(float)
     inputs = {"rows": n, "new": new, "tokens": n * new, "states": table["num_v_heads"].astype(float)}
     free = [Free("latency", "us", 10.0), Free("walk_time", "us", 0.05), Free("unit_time", "us", 0.08),
-            Free("token_time", "us", 0.0005, over="tokens", xs=TOKENS), Free("sharpness", "ratio", 3.0, "sharpness")]
+            Free("token_time", "us", 0.0005, over="tokens", xs=TOKENS, law="each"), Free("sharpness", "ratio", 3.0, "sharpness")]
     parts = (("one row", n == 1), ("several rows", n > 1))
     entry, _ = fitted(scope(kernel.replace("/", "-"), "recurrent.prefill", kernel), "recurrent", chip, forms.recurrence, table, inputs, held(table),
                       free, report, clusters=clusters(table), ranges=("rows", "new", "tokens", "states"), parts=parts, reason=reason)
@@ -74,7 +74,7 @@ def prompts(chip, table, reason, report):
 
 
 def stream(chip, table, inputs, head, reason, report):
-    free = [Free("floor", "us", 2.0), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES)]
+    free = [Free("floor", "us", 2.0), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES, law="rate")]
     if head["primitive"] == "convolution" and scan.gains(table, inputs):
         free = [free[0], *scan.cached(chip)]
     entry, _ = fitted(head, "recurrent", chip, forms.stream, table, inputs, held(table), free, report, clusters=clusters(table),

@@ -30,7 +30,7 @@ def entries(chip, wheel, report):
     inputs["replayed"] = source.replayed(chip, inputs["hit"] * inputs["expert_bytes"])
     free = [Free("floor", "us", 20.0), Free("expert_time", "us", 0.02), Free("element_time", "us", 1e-3), Free("width_time", "us", 1.0),
             Free("memory_efficiency", "ratio", 0.7, "ratio", over="expert_bytes", xs=knots(inputs["expert_bytes"])),
-            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS), Free("saved", "ratio", 0.5, "ratio")]
+            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS, law="rate"), Free("saved", "ratio", 0.5, "ratio")]
     held = (ranks == HELD_RANKS) | np.isin(tokens, HELD_TOKENS)
     parts = (("tokens <= 128", tokens <= 128), ("tokens > 128", tokens > 128))
     entry, _ = fitted(

@@ -21,7 +21,7 @@ HELD_HEADS = (16, 48)
 CHUNK, HEAD = 64, 128.0
 PLAIN, WIDE = 2.0, 4.0                         # bytes of an element in 16 and in 32 bits
 WALK = {"value": 0.008, "unit": "us", "interval": [0.004, 0.02]}
-BYTES = (1e6, 1e7, 1e8, 1e9)
+BYTES = (1e6, 1e7, 3e7, 1e8, 1e9)
 GAIN = (0.03, 0.1, 0.3, 0.8, 1.6, 4.0)         # of the second-level cache's bytes: where its gain has its knots
 CARRIED = ("fixed time and share of bandwidth of the delta rule's chunked Triton kernels, as TensorRT-LLM 1.3.0rc20 calls them on {chip}, over the bytes that "
            "the scan moves; the share's interval is what another chunked recurrence takes beside it; the walk, a microsecond for 128 tokens, is assumed")
@@ -37,7 +37,7 @@ def entries(chip, wheel, report, update):
     rows, new, heads, keys = (table[name].astype(float) for name in ("batch_size", "seq_len", "num_v_heads", "num_k_heads"))
     bandwidth = source.facts(measured_on)["bandwidth"]
     inputs = {"new": new, "bytes": moved(rows, new, heads, keys), "bandwidth": bandwidth}
-    free = [Free("latency", "us", 20.0), Free("walk_time", "us", 0.04), Free("memory_efficiency", "ratio", 0.5, "ratio", over="bytes", xs=BYTES),
+    free = [Free("latency", "us", 20.0), Free("walk_time", "us", 0.04), Free("memory_efficiency", "ratio", 0.5, "ratio", over="bytes", xs=BYTES, law="rate"),
             Free("sharpness", "ratio", 2.0, "sharpness")]
     if gains(table, inputs):
         free[2:3] = cached(measured_on)
@@ -88,7 +88,7 @@ def cached(chip):
     """The share of bandwidth with a gain of the cache over bytes, in place of a share over bytes."""
     cache = source.facts(chip)["l2_cache"]
     xs = tuple(float(f"{share * cache:.3g}") for share in GAIN)
-    return [Free("memory_efficiency", "ratio", 0.6, "ratio"), Free("cache_gain", "ratio", 1.0, over="bytes", xs=xs)]
+    return [Free("memory_efficiency", "ratio", 0.6, "ratio"), Free("cache_gain", "ratio", 1.0, over="bytes", xs=xs, law="gain")]
 
 
 def widened(entry, share):

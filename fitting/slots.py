@@ -25,7 +25,7 @@ def entries(chip, wheel, report):
     table = table.where((table["distribution"] == "uniform") & (table["num_tokens"] * table["topk"] >= table["moe_ep_size"]))
     inputs = resident.inputs_of(table, source.facts(chip))
     free = [Free("floor", "us", 20.0), Free("expert_time", "us", 0.02), Free("element_time", "us", 1e-4), Free("memory_efficiency", "ratio", 0.7, "ratio"),
-            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS)]
+            Free("compute_efficiency", "ratio", 0.4, "ratio", over="rows_per_expert", xs=ROWS, law="rate")]
     entry, _ = fitted(
         scope("fp8_block-deepgemm-masked-moe", "moe.experts", "deepgemm/masked-moe", "fp8_block"), "moe", chip, forms.moe, table, inputs,
         (table["moe_ep_size"] == HELD_RANKS) | np.isin(table["num_tokens"], HELD_TOKENS), free, report, clusters=table["moe_ep_size"].astype(float), ranges=("tokens", "experts", "hit", "expert_bytes"), reason=RULE,

@@ -9,6 +9,7 @@ use crate::calls::Calls;
 use crate::crossing::Crossing;
 use crate::error::CompileError;
 use crate::figures::Figures;
+use crate::forms::Form;
 use crate::inputs::Inputs;
 use crate::placement::Placement;
 use crate::routing::RoutingBalance;
@@ -30,6 +31,8 @@ pub(crate) struct Operation {
     /// Share of a collective's bytes that one port of the network carries; nothing where it stays in its domain.
     port_share: f64,
     fixed: Inputs,
+    /// Rows that end a range of sizes which one algorithm of a collective serves, with the most that a call of its kernel up to them takes, in microseconds.
+    peaks: Vec<(f64, f64)>,
 }
 
 /// What is around every piece of work of a plan.
@@ -74,7 +77,7 @@ impl Operation {
             let network = figures.network.ok_or(CompileError::NoNetwork { primitive: layer.primitive.as_str() })?;
             fixed = fixed.with(Input::Hops, crossing.hops).with(Input::NetworkBandwidth, network);
         }
-        Ok(Self {
+        let mut operation = Self {
             term: Term::find(coefficients, &query, &fixed)?,
             kernel: layer.kernel.clone(),
             count,
@@ -85,7 +88,26 @@ impl Operation {
             whole: f64::from(whole(layer.primitive, group.unwrap_or(1))),
             port_share: crossing.map_or(0.0, |crossing| crossing.port_share),
             fixed,
-        })
+            peaks: Vec::new(),
+        };
+        operation.peaks = operation.peaks();
+        Ok(operation)
+    }
+
+    /// The sizes at which a quicker algorithm takes over, so that a price would fall.
+    fn peaks(&self) -> Vec<(f64, f64)> {
+        let (PrimitiveShape::Collective { bytes_per_row, .. }, Form::Collective(form)) = (&self.shape, self.term.form()) else {
+            return Vec::new();
+        };
+        let rows = form.ends().map(|bytes| bytes / (self.whole * *bytes_per_row as f64)).map(f64::floor);
+        let served = rows.filter(|&rows| rows >= 1.0 && rows >= f64::from(self.runs_for.least));
+        let mut most: f64 = 0.0;
+        served
+            .map(|rows| {
+                most = most.max(self.term.price(&self.inputs(rows)));
+                (rows, most)
+            })
+            .collect()
     }
 
     /// Whether it runs on a stream beside the other calls.
@@ -130,9 +152,10 @@ impl Operation {
         }
     }
 
-    /// Microseconds of all its calls over `rows` rows.
+    /// Microseconds of all its calls over `rows` rows, each at least what one of fewer rows takes.
     pub(crate) fn microseconds(&self, rows: f64) -> f64 {
-        f64::from(self.count) * self.term.price(&self.inputs(rows))
+        let least = self.peaks.iter().rfind(|(end, _)| *end <= rows).map_or(0.0, |(_, most)| *most);
+        f64::from(self.count) * self.term.price(&self.inputs(rows)).max(least)
     }
 }
 

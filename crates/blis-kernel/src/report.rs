@@ -185,7 +185,7 @@ fn of_rows(operation: &Operation, uses: impl IntoIterator<Item = (u32, u64)>) ->
     let (mut inside, mut outside) = (Dominant::default(), Dominant::default());
     for (rows, times) in uses {
         let inputs = operation.inputs(f64::from(rows));
-        let us = f64::from(operation.count) * operation.term.price(&inputs) * times as f64;
+        let us = operation.microseconds(f64::from(rows)) * times as f64;
         let side = if operation.term.extrapolates(&inputs) { &mut outside } else { &mut inside };
         side.add(us, times, &inputs);
     }

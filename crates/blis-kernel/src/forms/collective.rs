@@ -19,6 +19,11 @@ impl Collective {
         Self { ranges: entry.ranges.clone() }
     }
 
+    /// The sizes in bytes that end a range, ascending.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = f64> {
+        self.ranges.iter().filter_map(|range| range.up_to).map(|bytes| bytes as f64)
+    }
+
     /// Microseconds of one call.
     pub fn microseconds(&self, x: &Inputs) -> f64 {
         let (latency, transfer) = self.parts(x);

@@ -33,6 +33,7 @@ pub(super) fn data_parallel(
             "--data-parallel-size {size}: int too big to convert; engine cores are told apart by two bytes, so that there are at most {MOST_CORES}"
         )));
     }
+    check_executor(ledger, ranks)?;
     check_backend(ledger, nnodes, size.saturating_mul(ranks.into()))?;
     let placement = nodes::placement(ledger, machine, nnodes, (size, ranks.into()))?;
     let all2all = ledger.value(Setting::All2allBackend);
@@ -51,6 +52,17 @@ pub(super) fn data_parallel(
         prefill_schedule_interval: ledger.count(Setting::PrefillScheduleInterval)?,
     };
     Ok((settings, placement))
+}
+
+/// The executor within the engine core's process has one worker, whose rank would wait for the others.
+/// upstream: vllm `v1/executor/uniproc_executor.py::UniProcExecutor`
+fn check_executor(ledger: &mut Ledger<'_>, ranks: u32) -> Result<(), ConfigError> {
+    if ranks > 1 && ledger.value(Setting::DistributedExecutorBackend).as_str() == Some("uni") {
+        return Err(ConfigError::Refused(format!(
+            "--distributed-executor-backend uni: one process runs one rank and would wait for the others of {ranks} without end; write mp, or leave it out"
+        )));
+    }
+    Ok(())
 }
 
 /// Ray may place the engine cores, which then run as they do otherwise; it may not run their workers too, as it does unless another
