@@ -18,9 +18,9 @@ use crate::fixture::{CHIPS, chip, layer, mixture, model, step};
 /// Rows on which rates are checked: dense where kernels change their tiles.
 const ROWS: [u32; 22] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384];
 
-/// Rows on which laws of growth are checked: all of them at first, then twenty between one and twice as many.
+/// Rows on which laws of growth are checked: all of them at first, then each a twentieth more than the one before.
 fn growing_rows() -> impl Iterator<Item = u32> {
-    (1..=160).chain((0..=140).map(|step| (160.0 * f64::from(step).mul_add(0.05, 0.0).exp2()) as u32 + 1))
+    (1..=160).chain(std::iter::successors(Some(168), |&rows| Some(rows + rows / 20)).take_while(|&rows| rows < 20_000))
 }
 
 /// A plan of one piece of work.
