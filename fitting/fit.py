@@ -85,19 +85,19 @@ class Free:
         return y
 
     def limits(self, z, steps):
-        """The interval's ends over the draws' `steps`. A ratio's are taken along its own scale, where one near 1 is not stretched without end; those of a curve with a law
-        among the curves that are drawn, whose knots hang together."""
+        """The interval's ends over the draws' `steps`. A ratio's, and those of a curve with a law, whose knots hang together, are taken along the tangent of their own scale,
+        where a share near the whole is not stretched without end."""
         floor, ceiling = bounds(self)
         steps = steps - np.median(steps, axis=0)
-        if self.law:
-            return np.percentile([self.decode(np.clip(z + step, floor, ceiling)) for step in steps], DRAWN, axis=0)
-        below, above = np.percentile(steps, DRAWN, axis=0)
-        if self.kind == "ratio":
-            y = self.decode(z)
-            slope = y * (1.0 - y)
-            least, most = self.decode(floor), self.decode(ceiling)
-            return np.clip(y + slope * below, least, most), np.clip(y + slope * above, least, most)
-        return self.decode(np.clip(z + below, floor, ceiling)), self.decode(np.clip(z + above, floor, ceiling))
+        if self.kind == "ratio" or self.law:
+            ends = self.decode(z) + np.percentile(steps @ self._slopes(z).T, DRAWN, axis=0)
+            return np.clip(ends, self.decode(floor), self.decode(ceiling))
+        return [self.decode(np.clip(z + ends, floor, ceiling)) for ends in np.percentile(steps, DRAWN, axis=0)]
+
+    def _slopes(self, z):
+        """By how much each knot moves with each of `z`."""
+        around = [(self.decode(z + near) - self.decode(z - near)) / 2e-5 for near in 1e-5 * np.eye(self.size)]
+        return np.array(around).T
 
 
 def bounds(free):
