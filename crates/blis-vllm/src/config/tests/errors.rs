@@ -159,7 +159,10 @@ fn what_is_not_modelled_is_refused_by_its_name() {
             "-ac.flash_attn_max_num_splits_for_cuda_graph 16",
             "attention_config.flash_attn_max_num_splits_for_cuda_graph = 16 is not modelled",
         ),
-        ("-tp 2 --distributed-executor-backend uni", "one process runs one rank and would wait for the others of 2"),
+        (
+            "-tp 2 --distributed-executor-backend uni",
+            "--distributed-executor-backend uni: one process runs one rank and would wait for the others of 2",
+        ),
         ("-ac.flash_attn_version 5", "attention_config.flash_attn_version: invalid choice \"5\"; choose from 2, 3, 4"),
         ("--attention-backend TURBOQUANT", "--attention-backend = TURBOQUANT is not modelled"),
         (
