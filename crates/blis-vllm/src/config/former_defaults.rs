@@ -42,6 +42,8 @@ enum Runs {
     All,
     /// Those of several ranks that share matrices.
     SeveralRanks,
+    /// Those of several ranks that share matrices, on one node.
+    SeveralRanksOfOneNode,
     /// Those of a mixture of experts.
     Mixtures,
     /// Those at an optimization level below the third, which is where a line that states none is.
@@ -103,7 +105,7 @@ const ROWS: [Row; 10] = [
         setting: Setting::VllmFlashinferAllreduceBackend,
         value: "trtllm",
         until: &[Until {
-            of: Runs::SeveralRanks,
+            of: Runs::SeveralRanksOfOneNode,
             first: None,
             last: "0.22.0",
             because: "up to 0.22.0 auto was trtllm on one node, and 0.25.0 made it mnnvl",
@@ -162,14 +164,15 @@ impl Stated {
     pub fn take_defaults_of(&mut self, release: &str, model: &ModelGraph) -> Result<(), ConfigError> {
         let ran = Release::parse(release)?;
         self.statements.rules = ReleaseRules::of(ran, &self.statements.without_effect);
-        let several =
-            self.statements.get(Setting::TensorParallelSize).and_then(|ranks| ranks.value.as_u64()).is_some_and(|ranks| ranks > 1);
+        let above_one = |setting| self.statements.get(setting).and_then(|count| count.value.as_u64()).is_some_and(|count| count > 1);
+        let (several, nodes) = (above_one(Setting::TensorParallelSize), above_one(Setting::Nnodes));
         let third = self.statements.get(Setting::OptimizationLevel).is_some_and(|level| level.value.as_u64() == Some(3));
         for row in &ROWS {
             let field = Field::of(row.setting);
             let concerned = |of: Runs| match of {
                 Runs::All => true,
                 Runs::SeveralRanks => several,
+                Runs::SeveralRanksOfOneNode => several && !nodes,
                 Runs::Mixtures => has_experts(model),
                 Runs::BelowTheThirdLevel => !third,
             };
@@ -231,6 +234,9 @@ mod tests {
         assert_eq!(value(&stated, FUSED).as_deref(), Some("true"));
         assert_eq!(value(&taken("vllm serve m -tp 2", "0.17.0", &llama()), FUSED), None);
         assert_eq!(taken("vllm serve m", "0.10.2", &llama()).notes().len(), 5, "what ranks do together says nothing of one");
+        let sums = |line| value(&taken(line, "0.10.2", &llama()), "VLLM_FLASHINFER_ALLREDUCE_BACKEND");
+        assert_eq!(sums("vllm serve m -tp 2").as_deref(), Some("trtllm"));
+        assert_eq!(sums("vllm serve m -tp 16 --nnodes 2"), None, "auto was trtllm on one node alone");
     }
 
     #[test]

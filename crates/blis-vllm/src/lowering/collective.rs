@@ -51,6 +51,11 @@ const LIMITS: &[Limit] = &[
     Limit { capability: (10, 3), ranks: 8, custom: 4 * MIB, symmetric: 64 * MIB, flashinfer: 4 * MIB },
 ];
 
+/// Sizes below which FlashInfer's kernels for links between nodes were tuned, by compute capability, ranks and whether these lie on several nodes:
+/// `FI_MNNVL_ALLREDUCE_MAX_SIZE_MB`.
+const FLASHINFER_BETWEEN_NODES: &[((u32, u32), u32, bool, u64)] =
+    &[((10, 3), 4, false, 80 * MIB), ((10, 3), 8, false, 64 * MIB), ((10, 3), 8, true, 64 * MIB)];
+
 /// Ranks vLLM's all-reduce serves.
 const CUSTOM_RANKS: [u32; 4] = [2, 4, 6, 8];
 
@@ -248,16 +253,13 @@ fn limit(site: &Site<'_>) -> Option<&'static Limit> {
     LIMITS.iter().find(|limit| limit.capability == site.capability && limit.ranks == site.ranks)
 }
 
-/// Bytes up to which FlashInfer's all-reduce serves on its own, where it does. Its kernels for links between nodes were given sizes of their own on
-/// some chips: `FI_MNNVL_ALLREDUCE_MAX_SIZE_MB`, exclusive.
+/// Bytes up to which FlashInfer's all-reduce serves on its own, where it does.
 /// upstream: vllm `distributed/device_communicators/flashinfer_all_reduce.py::FlashInferAllReduce.__init__`
 fn flashinfer_most(site: &Site<'_>) -> Option<u64> {
     let usual = limit(site).map(|limit| limit.flashinfer).filter(|&most| uses_flashinfer(site) && most > 0)?;
-    Some(match (site.capability, site.ranks, site.crosses_nodes()) {
-        ((10, 3), 4, false) if takes_links_between_nodes(site) => 80 * MIB - 1,
-        ((10, 3), 8, _) if takes_links_between_nodes(site) => 64 * MIB - 1,
-        _ => usual,
-    })
+    let ran = (site.capability, site.ranks, site.crosses_nodes());
+    let tuned = FLASHINFER_BETWEEN_NODES.iter().find(|&&(capability, ranks, across, _)| (capability, ranks, across) == ran);
+    Some(tuned.filter(|_| takes_links_between_nodes(site)).map_or(usual, |(.., below)| below - 1))
 }
 
 /// Whether FlashInfer sums by its kernels for links between nodes, whose buffers every switch on one node serves too.

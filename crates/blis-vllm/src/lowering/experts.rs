@@ -265,14 +265,16 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
     let settings = &site.resolved.kernels;
     let variable = settings.asks_for_deep_gemm.filter(|_| matches!(stored.weights, FormatName::Fp8 | FormatName::Fp8Block));
     let (requested, asked) = match (settings.moe_backend, variable) {
-        (MoeBackend::Auto, Some(variable)) => (MoeBackend::DeepGemm, format!("{variable}=1")),
+        (MoeBackend::Auto, Some(variable)) => (MoeBackend::DeepGemm, format!("{variable}=1, which asks for deep_gemm")),
         (backend, _) => (backend, format!("--moe-backend {}", backend.as_str())),
     };
     let refined = refined_blocks(site, moe);
-    let fits = |row: &Row| !refined || requested != MoeBackend::Auto || row.kernel == TRITON_EXPERTS;
+    let fits = |row: &Row| !refined || settings.moe_backend != MoeBackend::Auto || row.kernel == TRITON_EXPERTS;
     let found = candidates(site, table, stored.weights, requested).into_iter().find(|row| (row.holds)(site) && fits(row));
     let Some(row) = found else {
-        let (format, capability) = (stored.label(), site.capability);
+        let capability = site.capability;
+        let format =
+            if refined { format!("{} in blocks of {}", stored.label(), scale_block(site.expert_width(moe))) } else { stored.label() };
         return Err(if requested == MoeBackend::Auto {
             LoweringError::NoKernel { what: "experts", format, capability }
         } else {
@@ -283,7 +285,7 @@ pub(super) fn choose(site: &Site<'_>, moe: &MixtureOfExperts) -> Result<ExpertsC
 }
 
 /// Whether a rank's width of an expert cuts through the blocks that share a scale. Upstream then scales smaller blocks, which only
-/// Triton reads; for a backend that is asked for by name and cannot, it pads the width to whole blocks.
+/// Triton reads; for a backend that a flag asks for by name and that cannot, it pads the width to whole blocks.
 /// upstream: vllm `model_executor/layers/fused_moe/oracle/fp8.py::resolve_fp8_moe_weight_block_shape`
 fn refined_blocks(site: &Site<'_>, moe: &MixtureOfExperts) -> bool {
     moe.expert_format.weights == FormatName::Fp8Block && !site.expert_width(moe).is_multiple_of(BLOCK)

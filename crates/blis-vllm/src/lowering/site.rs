@@ -21,9 +21,12 @@ const GLM_DSA: &str = "GlmMoeDsaForCausalLM";
 /// The architecture whose router writes 32 bits, and is kept in them where no kernel multiplies 16.
 const NEMOTRON_H: &str = "NemotronHForCausalLM";
 
+/// The architectures with norms of queries and keys in front of the rotation, which one kernel may do together.
+/// upstream: vllm `model_executor/models/qwen3.py::Qwen3Attention`, `model_executor/models/qwen3_moe.py::Qwen3MoeAttention`
+const QWEN3: [&str; 2] = ["Qwen3ForCausalLM", "Qwen3MoeForCausalLM"];
+
 /// The architectures whose routers no quantisation reaches, and whose ranks share an encoder's projector.
 /// upstream: vllm `model_executor/models/qwen3_next.py::Qwen3NextSparseMoeBlock`, `model_executor/models/qwen3_vl.py::Qwen3_VisionPatchMerger`
-const QWEN3: [&str; 2] = ["Qwen3ForCausalLM", "Qwen3MoeForCausalLM"];
 const QWEN3_5: [&str; 2] = ["Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration"];
 
 /// The model whose layers may have an indexer, as configurations name it. upstream: vllm `models/minimax_m3/nvidia/model.py`

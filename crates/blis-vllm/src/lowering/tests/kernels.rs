@@ -63,6 +63,7 @@ fn experts_run_on_the_first_backend_that_supports_them_or_on_the_one_asked_for()
             (Line("qwen3-30b-a3b-fp8", "h200", "VLLM_USE_DEEP_GEMM=1 VLLM_MOE_USE_DEEP_GEMM=0"), "triton/fused-moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "h200", "VLLM_USE_DEEP_GEMM=1 --moe-backend triton"), "triton/fused-moe fp8_block"),
             (Line("qwen3-30b-a3b", "h200", "VLLM_USE_DEEP_GEMM=1"), "triton/fused-moe bf16"),
+            (Line("qwen3-30b-a3b-fp8", "h200", "--moe-backend deep_gemm --tensor-parallel-size 4"), "deepgemm/moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "b200", "--tensor-parallel-size 4"), "triton/fused-moe fp8_block"),
             (Line("qwen3-30b-a3b-fp8", "b200", "--tensor-parallel-size 4 --enable-expert-parallel"), "flashinfer/trtllm-gen-moe fp8_block"),
             (Line("minimax-m2.5", "h200", "--tensor-parallel-size 4"), "triton/fused-moe fp8_block"),
@@ -86,7 +87,17 @@ fn a_backend_that_cannot_run_the_experts_is_refused_by_its_name() {
     let refused = Line("gpt-oss-120b", "h100", "--moe-backend deep_gemm").lower().unwrap_err();
     assert!(matches!(refused, LoweringError::ExpertsBackend { asked, .. } if asked == "--moe-backend deep_gemm"));
     let refused = Line("nemotron-3-super-120b-a12b-fp8", "h200", "VLLM_USE_DEEP_GEMM=1").lower().unwrap_err();
-    assert!(matches!(refused, LoweringError::ExpertsBackend { asked, .. } if asked == "VLLM_USE_DEEP_GEMM=1"));
+    assert!(
+        refused.to_string().starts_with("VLLM_USE_DEEP_GEMM=1, which asks for deep_gemm: the backend does not support experts"),
+        "{refused}"
+    );
+    // A flag makes upstream pad an expert's width to whole blocks; with the variable it scales smaller blocks, which DeepGEMM does not read.
+    let refused = Line("qwen3-30b-a3b-fp8", "h200", "VLLM_MOE_USE_DEEP_GEMM=1 --tensor-parallel-size 4").lower().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "VLLM_MOE_USE_DEEP_GEMM=1, which asks for deep_gemm: the backend does not support experts stored as fp8_block in blocks of 64 on \
+         compute capability 9.0; leave it out"
+    );
 }
 
 #[test]

