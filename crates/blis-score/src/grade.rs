@@ -35,6 +35,8 @@ pub enum ReasonCode {
     LocalCheckpoint,
     /// G2: the server's log says it resolved a setting otherwise than the port does.
     ResolutionDiffers,
+    /// G2: the unit states another layout than its launch line, by which it is simulated.
+    LayoutDiffers,
     /// G2: the run passed a setting that is not modelled, and the engine's estimation rule stands in for it.
     SettingEstimated,
     /// G2: a spelling of another release was read as what it means in the modelled one, or a default of the release that ran was taken
@@ -99,6 +101,7 @@ impl ReasonCode {
             | Self::SettingTranslated
             | Self::SpellingsAssumed
             | Self::ClientDiffers
+            | Self::LayoutDiffers
             | Self::ConcurrencyOff
             | Self::RequestsUnserved
             | Self::KernelBorrowed

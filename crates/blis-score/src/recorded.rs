@@ -9,12 +9,14 @@ use blis_vllm::config::Reading;
 use serde_json::Value;
 
 use crate::grade::{GradeReason, ReasonCode};
-use crate::sweep::Sweep;
+use crate::sweep::{Parallel, Sweep};
 
 /// The setting that names the checkpoint.
 const MODEL: &str = "model";
 /// The release that the log says ran.
 const VERSION: &str = "engine_version";
+/// The names of the widths that a unit states too, as launch lines have them.
+const WIDTHS: [&str; 3] = ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"];
 
 /// The build that ran, as its image's tag tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +93,15 @@ pub(crate) fn check(sweep: &Sweep, concurrency: u32, build: Build<'_>, reading: 
                 reasons
                     .push(conflict(name, format!("the server's log has {name} = {passed} as passed, the launch line does not state it")));
             }
+        }
+    }
+    let Parallel { tp, pp, adp, .. } = sweep.parallel;
+    for ((width, field), name) in [(tp, "tp"), (pp, "pp"), (adp, "adp")].into_iter().zip(WIDTHS) {
+        let ran = stated.value(name).map_or(Some(1), Value::as_u64);
+        if ran.is_some_and(|ran| ran != u64::from(width)) {
+            let ran = ran.unwrap_or_default();
+            let text = format!("the unit states parallel.{field} = {width}, the launch line {name} = {ran}, by which it is simulated");
+            reasons.push(GradeReason::new(ReasonCode::LayoutDiffers, name, text));
         }
     }
     let logged = sweep.resolved(concurrency).find(|(name, _)| *name == VERSION).and_then(|(_, version)| version.as_str());

@@ -34,8 +34,8 @@ fn each_point_is_answered_in_the_order_of_the_units_whatever_the_jobs() {
 
 #[test]
 fn the_cache_of_a_prediction_is_that_of_one_core_as_each_logs_it() {
-    let tokens = |flags: &str| predicted(&sweep(&[("FLAGS", flags)]))[0].kv_tokens.unwrap();
-    let (one, of_two) = (tokens("--data-parallel-size 1"), tokens("--data-parallel-size 2"));
+    let tokens = |flags: &str, width: &str| predicted(&sweep(&[("FLAGS", flags), ("\"adp\":1", width)]))[0].kv_tokens.unwrap();
+    let (one, of_two) = (tokens("--data-parallel-size 1", "\"adp\":1"), tokens("--data-parallel-size 2", "\"adp\":2"));
     assert!(one < of_two && of_two < one * 3 / 2, "a core keeps half of the experts, and its own cache: {one} {of_two}");
 }
 
@@ -149,6 +149,15 @@ fn what_the_log_says_was_passed_is_what_the_line_states() {
     }
     let resolved = passed.replace("\"engine_version\"", "\"max_num_batched_tokens\":2048,\"engine_version\"");
     assert_eq!(of(&resolved).0[0], ReasonCode::ResolutionDiffers);
+}
+
+#[test]
+fn a_layout_that_the_launch_line_contradicts_is_told() {
+    for (field, flags) in [("\"tp\":1", "-tp 2"), ("\"adp\":1", "-dp 2")] {
+        let wider = field.replace('1', "2");
+        let of = |edits: &[(&str, &str)]| graded(edits).0.contains(&ReasonCode::LayoutDiffers);
+        assert!(of(&[("FLAGS", flags)]) && of(&[(field, &wider)]) && !of(&[("FLAGS", flags), (field, &wider)]), "{field}");
+    }
 }
 
 #[test]
