@@ -156,6 +156,12 @@ impl MatmulFormat {
             format!("{}_{}", self.weights, self.activations)
         }
     }
+
+    /// The labels of all pairs of formats.
+    pub fn labels() -> Vec<String> {
+        let pairs = FormatName::ALL.into_iter().flat_map(|weights| FormatName::ALL.map(|activations| Self { weights, activations }));
+        pairs.map(Self::label).collect()
+    }
 }
 
 #[cfg(test)]

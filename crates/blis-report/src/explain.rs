@@ -156,8 +156,10 @@ pub fn kv_groups(plan: &PoolPlan) -> String {
 pub struct PriceRow {
     /// What is priced.
     pub subject: String,
-    /// The kernel that runs it; none for host work.
+    /// The kernel that runs it; none for host work, and for the accelerator's time between kernels.
     pub kernel: Option<String>,
+    /// Whether it is the accelerator's time.
+    pub on_device: bool,
     /// The registry entry that priced it.
     pub entry: String,
     /// How the entry's coefficients were obtained.
@@ -193,13 +195,13 @@ pub fn price(rows: &[PriceRow], first: &StepEstimate, later: &[StepEstimate]) ->
     lines(rows) + "\n" + &total.print()
 }
 
-/// The lines of a price, each kernel's with its share of the accelerator's time.
+/// The lines of a price, each of the accelerator's with its share of the accelerator's time.
 pub fn lines(rows: &[PriceRow]) -> String {
-    let device: f64 = rows.iter().filter(|row| row.kernel.is_some()).map(|row| row.ns).sum();
+    let device: f64 = rows.iter().filter(|row| row.on_device).map(|row| row.ns).sum();
     let mut grid = Grid::new(&["primitive", "kernel", ">calls", ">time", ">share", "trust", "entry"]);
     for row in rows {
-        let part = if row.kernel.is_some() && device > 0.0 { share(row.ns / device) } else { String::new() };
-        let kernel = row.kernel.as_deref().unwrap_or("(host)");
+        let part = if row.on_device && device > 0.0 { share(row.ns / device) } else { String::new() };
+        let kernel = row.kernel.as_deref().unwrap_or(if row.on_device { "(between kernels)" } else { "(host)" });
         grid.row([&row.subject, kernel, &count(row.calls), &nanoseconds(row.ns), &part, &trust(row), &row.entry]);
     }
     grid.print()

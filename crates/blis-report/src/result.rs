@@ -233,8 +233,7 @@ fn price_facts(prices: &PriceProvenance, fact: &mut impl FnMut(&str, String)) {
 
 /// Whether deployments like this one were measured, and where the measured means lay.
 fn validity_facts(validity: &Validity, fact: &mut impl FnMut(&str, String)) {
-    let verdict =
-        if validity.inside { "within what was compared with measurements".to_owned() } else { list(validity.outside.iter().cloned()) };
+    let verdict = if validity.inside { "within what was compared with measurements".to_owned() } else { validity.outside.join("; ") };
     fact(if validity.inside { "validity" } else { "not validated" }, verdict);
     let interval =
         |name: &str, interval: &Option<ErrorInterval>| interval.as_ref().map(|interval| format!("{name} {}", expected(interval)));

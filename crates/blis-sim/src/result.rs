@@ -161,7 +161,7 @@ fn binds(waits: &WaitShares) -> Binds {
 
 fn provenance(prices: &PriceTotals) -> PriceProvenance {
     let total: f64 = prices.lines.iter().map(|line| line.ns).sum();
-    let outside: f64 = prices.lines.iter().filter(|line| line.extrapolated).map(|line| line.ns).sum();
+    let outside = prices.lines.iter().filter(|line| line.extrapolated).fold(0.0, |sum, line| sum + line.ns);
     PriceProvenance {
         by_method: prices.by_rank().into_iter().collect(),
         by_primitive: prices.by_primitive().into_iter().map(|(subject, share)| (subject.as_str().to_owned(), share)).collect(),

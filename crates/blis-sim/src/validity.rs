@@ -68,7 +68,7 @@ fn beyond(case: &Case<'_>, domain: Option<&Domain>) -> Vec<String> {
         match amount {
             // Half a unit either way: a mean of so many requests was kept up as a whole number.
             Some(amount) if amount < f64::from(low) - 0.5 || amount > f64::from(high) + 0.5 => {
-                beyond.push(format!("{amount:.1} {what} on average; measured were {low} to {high}"));
+                beyond.push(format!("{amount:.1} {what} on average, where {low} to {high} were measured"));
             }
             Some(_) => {}
             None => beyond.push(format!("the number of {what} is not known")),
@@ -76,13 +76,16 @@ fn beyond(case: &Case<'_>, domain: Option<&Domain>) -> Vec<String> {
     }
     let Layout { tensor, pipeline, data, expert, domain: links } = case.layout;
     if pipeline > 1 || !domain.layouts.contains(&Widths { tensor, data, expert }) {
-        beyond.push(format!("no deployment over {tensor} tensor-parallel, {pipeline} pipeline, {data} data-parallel and {expert} expert-parallel ranks was measured"));
+        let widths = [("TP", tensor), ("PP", pipeline), ("DP", data), ("EP", expert)].into_iter();
+        let layout: Vec<String> =
+            widths.filter(|(name, width)| *name == "TP" || *width > 1).map(|(name, width)| format!("{name}{width}")).collect();
+        beyond.push(format!("a deployment with {}, of which none was measured", layout.join(" ")));
     }
     if links > 0 {
-        beyond.push("ranks in several domains of links, joined by a network; measured was one domain".to_owned());
+        beyond.push("ranks in several domains of links, joined by a network, where one domain was measured".to_owned());
     }
     if case.replicas > 1 {
-        beyond.push(format!("{} replicas; measured was one", case.replicas));
+        beyond.push(format!("{} replicas, where one was measured", case.replicas));
     }
     beyond
 }

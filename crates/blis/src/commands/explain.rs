@@ -90,6 +90,7 @@ pub(super) fn row(line: PriceLine) -> PriceRow {
     PriceRow {
         subject: line.primitive.as_str().to_owned(),
         kernel: line.kernel,
+        on_device: line.on_device,
         entry: line.entry,
         method: line.method,
         rank: line.rank,

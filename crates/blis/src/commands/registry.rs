@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use blis_contracts::format::MatmulFormat;
 use blis_contracts::plan::KernelImpl;
 use blis_contracts::strict::did_you_mean;
-use blis_registry::vocabulary::{Subject, Tier};
+use blis_registry::vocabulary::{Family, Subject, Tier};
 use blis_registry::{ChipCoefficients, Entry, Query, Registry};
 use blis_report::grid::Grid;
 use blis_report::quantity::{counted, share};
@@ -146,8 +147,11 @@ fn describe(entry: &Entry) -> String {
         fact("coefficient", format!("{name} = {} {}{interval}", coefficient.value, coefficient.unit));
     }
     for (name, curve) in &entry.curves {
-        let points: Vec<String> = curve.points.iter().map(|(at, value)| format!("{value} at {at}")).collect();
-        fact("curve", format!("{name} over {}: {} {}", curve.over, points.join(", "), curve.unit));
+        let interval = |place: usize| curve.intervals.get(place).map(|(low, high)| format!(" ({low} to {high})")).unwrap_or_default();
+        let point = |(place, (at, value)): (usize, &(f64, f64))| format!("{value}{} at {at}", interval(place));
+        let points: Vec<String> = curve.points.iter().enumerate().map(point).collect();
+        let bounds = if curve.intervals.is_empty() { "" } else { ", 95% intervals in brackets" };
+        fact("curve", format!("{name} over {}: {} {}{bounds}", curve.over, points.join(", "), curve.unit));
     }
     for range in &entry.ranges {
         let up_to = range.up_to.map_or_else(|| "all larger".to_owned(), |bytes| format!("up to {bytes} bytes"));
@@ -201,6 +205,19 @@ fn why(key: &str, kernel: Option<&str>, format: Option<&str>, (group, tier): (Op
         Some((_, Some((library, variant)))) => Some(KernelImpl::named(library, variant)),
         Some((name, None)) => return Err(Failure::input(format!("--kernel {name}: write LIBRARY/VARIANT, as in cublas/linear"), None)),
     };
+    if let Some(format) = format {
+        let labels = MatmulFormat::labels();
+        let known: Vec<&str> = labels.iter().map(String::as_str).collect();
+        if !known.contains(&format) {
+            return Err(Failure::input(
+                format!("--format {format}: no weights and activations have this label"),
+                did_you_mean(format, &known),
+            ));
+        }
+    }
+    if let Some(group) = group.filter(|&group| group < 2 || subject.family() != Family::Collective) {
+        return Err(Failure::input(format!("--group {group}: only collectives have a group, of two ranks or more"), None));
+    }
     let query = Query { subject, kernel: kernel.as_ref(), format, group, tier };
     let found = coefficients.find(&query);
     let mut grid = Grid::new(&["entry", "scope", "method", ""]);

@@ -181,13 +181,13 @@ fn steps(layout: &str, answer: &Supported) -> [String; 3] {
         let rows: Vec<_> = lines.iter().filter(|line| line.on_device).cloned().map(row).collect();
         format!("{title} at {layout}\n\n{}", explain::lines(&rows))
     };
-    let missing = answer.decode.iter().chain(&answer.prefill).filter(|line| line.on_device && line.rank > line.method);
+    let missing = answer.decode.iter().chain(&answer.prefill).filter(|line| line.on_device && (line.extrapolated || line.unidentified));
     let mut grid = Grid::new(&["entry used outside its range or with an open interval", "kernel"]);
     let mut seen: Vec<(&str, Option<&str>)> = missing.map(|line| (line.entry.as_str(), line.kernel.as_deref())).collect();
     seen.sort_unstable();
     seen.dedup();
     for (entry, kernel) in &seen {
-        grid.row([entry, kernel.unwrap_or_default()]);
+        grid.row([entry, kernel.unwrap_or("(between kernels)")]);
     }
     let missing = if seen.is_empty() { "Every entry is used within its range.\n".to_owned() } else { grid.print() };
     [

@@ -1,5 +1,7 @@
 //! Commands that show what there is.
 
+use std::collections::BTreeSet;
+
 use crate::harness::{Bench, CHAT, show};
 
 fn stdout(test: &str, arguments: &[&str]) -> String {
@@ -214,8 +216,25 @@ fn support_says_which_prices_lie_outside_what_was_measured() {
     assert_eq!(attends.len(), 12, "{wide}");
     assert!(attends.iter().all(|line| line.contains("transferred (extrapolated)")), "{wide}");
     assert!(!wide.contains("99.8%"), "what is extrapolated is not trusted: {wide}");
+    let plain = stdout("support_plain", &["support", "llama-3.1-8b-instruct", "h100", "--tp", "1"]);
+    let (tables, named) = plain.split_once("entry used outside its range").unwrap_or_else(|| panic!("{plain}"));
+    let flagged = tables.lines().filter(|line| line.contains("(extrapolated)") || line.contains("interval too wide"));
+    let entries: BTreeSet<&str> = flagged.filter_map(|line| line.split_whitespace().last()).collect();
+    assert!(!entries.is_empty() && entries.iter().all(|entry| named.contains(entry)), "{plain}");
     let never = stdout("support_triton", &["support", "gemma-4-31b-it-nvfp4", "a100-sxm", "--tp", "8"]);
     assert!(never.contains("FP8 KV cache is not supported by"), "{never}");
+}
+
+#[test]
+fn the_shares_of_a_step_are_of_the_accelerators_whole_time() {
+    let text = stdout("explain_eager", &["explain", "scenario.yaml", "--step", "prefill=600@0"]);
+    let lines = text.split_once("A step of prefill=600@0").unwrap().1.lines();
+    let share = |line: &str| line.split_whitespace().find_map(|word| word.strip_suffix('%')?.trim_start_matches('<').parse::<f64>().ok());
+    let (between, others): (Vec<&str>, Vec<&str>) =
+        lines.filter(|line| share(line).is_some()).partition(|line| line.contains("(between kernels)"));
+    assert!(!between.is_empty() && between.iter().all(|line| line.starts_with("graph.")), "{text}");
+    let whole: f64 = between.iter().chain(&others).filter_map(|line| share(line)).sum();
+    assert!((98.0..=102.0).contains(&whole), "{whole}%: {text}");
 }
 
 #[test]
@@ -269,6 +288,8 @@ fn an_entry_of_the_registry_is_shown_with_its_provenance_and_users() {
     for part in ["gemm, cublas/linear, bf16", "transferred", "95% interval", "gemm_perf", "held out", "used by", "qwen3-8b"] {
         assert!(entry.contains(part), "{part}: {entry}");
     }
+    let curve = stdout("registry_curve", &["registry", "show", "h200/bf16-flash-attn-fa3"]);
+    assert!(curve.contains("latency over mean_context") && curve.contains("95% intervals in brackets"), "{curve}");
     assert!(refusal("registry_unknown", &["registry", "show", "h200/bf16-cublas-linea"]).contains("did you mean `bf16-cublas-linear`?"));
 }
 
@@ -280,6 +301,15 @@ fn the_registry_tells_why_an_operation_gets_its_entry() {
     assert!(chosen(&measured).starts_with("bf16-cublas-linear ") && measured.contains("less trusted"), "{measured}");
     assert!(chosen(&why(&["--kernel", "somebody/else", "--format", "fp8"])).starts_with("any-fp8 "));
     assert!(refusal("registry_why_kernel", &["registry", "why", "h200/gemm", "--kernel", "cublas"]).contains("write LIBRARY/VARIANT"));
+    let wrong = refusal("registry_why_format", &["registry", "why", "h200/gemm", "--format", "bf17"]);
+    assert!(
+        wrong.contains("--format bf17: no weights and activations have this label") && wrong.contains("did you mean `bf16`?"),
+        "{wrong}"
+    );
+    for (operation, group) in [("h200/gemm", "8"), ("h200/collective.all_reduce", "0")] {
+        let wrong = refusal("registry_why_group", &["registry", "why", operation, "--group", group]);
+        assert!(wrong.contains(&format!("--group {group}: only collectives have a group")), "{wrong}");
+    }
     assert!(refusal("registry_why_subject", &["registry", "why", "h200/gem"]).contains("did you mean `gemm`?"));
 }
 
