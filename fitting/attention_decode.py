@@ -64,7 +64,7 @@ def measured(chip, wheel, report):
         held = np.isin(geometry, [h * 1000 + kv for h, kv in HELD_GEOMETRIES])
         widths = tuple(d for d in HEAD_DIMS if (table["head_dim"] == d).any())
         free = [
-            Free("latency", "us", 10.0, over="mean_context", xs=CONTEXTS),
+            Free("latency", "us", 10.0, over="mean_context", xs=CONTEXTS, law="whole"),
             Free("unit_time", "us", 0.01, over="head_dim", xs=widths),
             Free("window_latency", "us", 1.0, over="head_dim", xs=widths),
             Free("window_unit_time", "us", 0.01, over="head_dim", xs=widths),

@@ -23,7 +23,7 @@ NOTHING = 1e-6            # a time (us) the data drive this low is none at all
 MOST = {
     "rate": lambda before, step: min(1.0, before * moves(step)),         # of the work: work over it does not fall
     "level": lambda before, step: before,                                # of work that hardly grows
-    "gain": lambda before, step: (1.0 + before) * moves(step) - 1.0,     # of a rate, over one
+    "gain": lambda before, step: (1.0 + before) * moves(step) - 1.0,     # of a rate, over one; nothing at the last knot
 }
 LEAST = {
     "each": lambda before, step: before / moves(step),                   # time of each unit of the input
@@ -31,7 +31,7 @@ LEAST = {
 }
 
 
-SHARE_OF_MOST = (-3.0, 4.6)     # its logit
+SHARE_OF_MOST = (-3.0, 9.0)     # its logit: from a twentieth, which no kernel falls by between two knots, to all but a ten-thousandth
 
 
 def moves(step):
@@ -82,6 +82,8 @@ class Free:
         for i in range(1, self.size if self.law else 1):
             step = self.steps[i - 1]
             y[i] = MOST[self.law](y[i - 1], step) / (1.0 + np.exp(-z[i])) if self.law in MOST else LEAST[self.law](y[i - 1], step) + np.exp(z[i])
+        if self.law == "gain":
+            y[-1] = 0.0
         return y
 
     def limits(self, z, steps):

@@ -104,7 +104,7 @@ def decode_call(chip, wheel, report, tensor_format, framework, kernel, reason):
     inputs = decode_inputs(table, facts, tensor_format)
     heads = inputs["query_heads"]
     free = [
-        Free("latency", "us", 10.0, over="mean_context", xs=CONTEXTS),
+        Free("latency", "us", 10.0, over="mean_context", xs=CONTEXTS, law="whole"),
         Free("unit_time", "us", 0.02),
         Free("memory_efficiency", "ratio", 0.8, "ratio"),
         Free("compute_efficiency", "ratio", 0.5, "ratio", over="query_heads", xs=FEW_HEADS),

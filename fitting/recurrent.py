@@ -75,9 +75,10 @@ def prompts(chip, table, reason, report):
 
 def stream(chip, table, inputs, head, reason, report):
     free = [Free("floor", "us", 2.0), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES, law="rate")]
+    fixed = {}
     if head["primitive"] == "convolution" and scan.gains(table, inputs):
-        free = [free[0], *scan.cached(chip)]
-    entry, _ = fitted(head, "recurrent", chip, forms.stream, table, inputs, held(table), free, report, clusters=clusters(table),
+        free[1:], fixed = scan.cached(chip, inputs, "convolution")
+    entry, _ = fitted(head, "recurrent", chip, forms.stream, table, inputs, held(table), free, report, fixed, clusters=clusters(table),
                       ranges=("bytes",), reason=reason)
     return entry
 

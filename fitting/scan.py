@@ -22,7 +22,9 @@ CHUNK, HEAD = 64, 128.0
 PLAIN, WIDE = 2.0, 4.0                         # bytes of an element in 16 and in 32 bits
 WALK = {"value": 0.008, "unit": "us", "interval": [0.004, 0.02]}
 BYTES = (1e6, 1e7, 3e7, 1e8, 1e9)
-GAIN = (0.03, 0.1, 0.3, 0.8, 1.6, 4.0)         # of the second-level cache's bytes: where its gain has its knots
+# Of the second-level cache's bytes: where its gain has its knots, at the last of which nothing is found in it. What a scan's kernels hand each other stays longer.
+GAIN = {"convolution": (0.03, 0.1, 0.3, 0.8, 1.3, 2.0), "scan": (0.03, 0.1, 0.3, 0.8, 1.6, 4.0)}
+ENOUGH, ASSUMED = 10, 0.8                      # rows that tell a share of bandwidth; the share where there are fewer
 CARRIED = ("fixed time and share of bandwidth of the delta rule's chunked Triton kernels, as TensorRT-LLM 1.3.0rc20 calls them on {chip}, over the bytes that "
            "the scan moves; the share's interval is what another chunked recurrence takes beside it; the walk, a microsecond for 128 tokens, is assumed")
 UPDATE = ("floor and share of bandwidth of the delta rule's update on this chip, which reads and writes the same states; no row of this kernel exists")
@@ -39,10 +41,11 @@ def entries(chip, wheel, report, update):
     inputs = {"new": new, "bytes": moved(rows, new, heads, keys), "bandwidth": bandwidth}
     free = [Free("latency", "us", 20.0), Free("walk_time", "us", 0.04), Free("memory_efficiency", "ratio", 0.5, "ratio", over="bytes", xs=BYTES, law="rate"),
             Free("sharpness", "ratio", 2.0, "sharpness")]
+    fixed = {}
     if gains(table, inputs):
-        free[2:3] = cached(measured_on)
+        free[2:3], fixed = cached(measured_on, inputs, "scan")
     head = scope("triton-ssd-chunk-scan", "recurrent.scan", KERNELS[0])
-    entry, solution = fitted(head, "recurrent", chip, forms.scan, table, inputs, np.isin(heads, HELD_HEADS), free, report if chip == measured_on else Report(),
+    entry, solution = fitted(head, "recurrent", chip, forms.scan, table, inputs, np.isin(heads, HELD_HEADS), free, report if chip == measured_on else Report(), fixed,
                              clusters=heads * 1e6 + rows, ranges=("bytes",), method="roofline")
     off = beside(wheel, measured_on, bandwidth, solution.values)
     report.add("recurrent", chip, "triton-ssd-chunk-scan", "chunk_kda, not fitted to", off)
@@ -84,11 +87,14 @@ def gains(table, inputs):
     return np.quantile(inputs["bytes"] / table["latency_us"], 0.9) > inputs["bandwidth"]
 
 
-def cached(chip):
-    """The share of bandwidth with a gain of the cache over bytes, in place of a share over bytes."""
+def cached(chip, inputs, kind):
+    """The share of bandwidth with a gain of the cache over bytes, in place of a share over bytes: what is fitted, and what is not. Where hardly a row lies beyond the
+    cache, the share is assumed."""
     cache = source.facts(chip)["l2_cache"]
-    xs = tuple(float(f"{share * cache:.3g}") for share in GAIN)
-    return [Free("memory_efficiency", "ratio", 0.6, "ratio"), Free("cache_gain", "ratio", 1.0, over="bytes", xs=xs, law="gain")]
+    gain = Free("cache_gain", "ratio", 1.0, over="bytes", xs=tuple(float(f"{share * cache:.3g}") for share in GAIN[kind]), law="gain")
+    if np.sum(inputs["bytes"] > GAIN[kind][-1] * cache) < ENOUGH:
+        return [gain], {"memory_efficiency": ASSUMED}
+    return [Free("memory_efficiency", "ratio", 0.6, "ratio"), gain], {}
 
 
 def widened(entry, share):

@@ -1,7 +1,8 @@
 //! Attention of one step: exact integer sums over its decode requests, and a loop over its prefill rows.
 //!
 //! Every class of decode attention reads the same sums, one per distinct window or chunk. Where the kernel that serves decode is also the
-//! one that serves prefill, a step with both makes one call, and the launch's own time counts once.
+//! one that serves prefill, a step with both makes one call: what its prompts take and what the decodes add to the work, and
+//! no less than the decodes alone.
 
 use blis_contracts::plan::{Dealing, PrimitiveShape};
 use blis_contracts::step::{PrefillRow, RankStep};
@@ -29,8 +30,8 @@ pub(crate) struct DecodeClass {
     pub(crate) operation: Operation,
     window: u32,
     chunk: u32,
-    /// Whether a step with prefill rows serves them in the same call.
-    shared: bool,
+    /// The class of prefill whose calls serve a step's decode requests too, where it has prefill rows.
+    shared: Option<usize>,
     /// Whom its blocks are dealt to in turn; none where they are dealt evenly.
     dealt: Option<Dealt>,
     pub(crate) tally: Tally,
@@ -88,7 +89,9 @@ impl Attention {
     /// `processors` are those of a chip.
     pub(crate) fn new(decode: Vec<Operation>, prefill: Vec<Operation>, sparse: Vec<SparseClass>, processors: u32) -> Self {
         let same_call = |operation: &Operation| {
-            prefill.iter().any(|other| other.kernel == operation.kernel && other.shape == operation.shape && other.count == operation.count)
+            prefill
+                .iter()
+                .position(|other| other.kernel == operation.kernel && other.shape == operation.shape && other.count == operation.count)
         };
         let decode = decode
             .into_iter()
@@ -119,7 +122,7 @@ impl Attention {
     pub(crate) fn price(&mut self, step: &RankStep) -> f64 {
         let mut total = 0.0;
         for class in &mut self.decode {
-            if let Some(priced) = class.price(step) {
+            if let Some(priced) = class.price(step, &self.prefill) {
                 total += priced.microseconds;
                 class.tally.add(&priced);
             }
@@ -142,11 +145,11 @@ impl Attention {
 
 impl DecodeClass {
     fn merges(&self, step: &RankStep) -> bool {
-        self.shared && !step.prefill.is_empty()
+        self.shared.is_some() && !step.prefill.is_empty()
     }
 
-    /// All calls of the class; none where the step has no decode request.
-    pub(crate) fn price(&self, step: &RankStep) -> Option<Priced> {
+    /// All calls of the class, beside those of the classes of prefill; none where the step has no decode request.
+    pub(crate) fn price(&self, step: &RankStep, beside: &[PrefillClass]) -> Option<Priced> {
         if !runs(&self.operation, step.decode.len()) {
             return None;
         }
@@ -158,14 +161,13 @@ impl DecodeClass {
         inputs.set(Input::Context, visible as f64);
         inputs.set(Input::Windowed, if cut { 1.0 } else { 0.0 });
         let Parts { latency, body } = self.operation.term.form().parts(&inputs);
+        let alone = latency + body * self.dealt.map_or(1.0, |dealt| dealt.stretch(&step.decode, step.launch));
+        let count = f64::from(self.operation.count);
         // Beside prompts, whose blocks are many more, decodes are one part each and fill what those leave.
-        let call = if self.merges(step) {
-            body
-        } else {
-            latency + body * self.dealt.map_or(1.0, |dealt| dealt.stretch(&step.decode, step.launch))
-        };
+        let prompts = self.shared.and_then(|class| beside[class].price(step));
+        let microseconds = prompts.map_or(count * alone, |prompts| (count * body).max(count * alone - prompts.microseconds));
         let extrapolated = self.operation.term.extrapolates(&inputs);
-        Some(Priced { microseconds: f64::from(self.operation.count) * call, extrapolated, inputs })
+        Some(Priced { microseconds, extrapolated, inputs })
     }
 }
 

@@ -9,7 +9,6 @@ use crate::calls::Calls;
 use crate::crossing::Crossing;
 use crate::error::CompileError;
 use crate::figures::Figures;
-use crate::forms::Form;
 use crate::inputs::Inputs;
 use crate::placement::Placement;
 use crate::routing::RoutingBalance;
@@ -90,16 +89,16 @@ impl Operation {
             fixed,
             peaks: Vec::new(),
         };
-        operation.peaks = operation.peaks();
+        operation.peaks = operation.peaks_of_ranges();
         Ok(operation)
     }
 
-    /// The sizes at which a quicker algorithm takes over, so that a price would fall.
-    fn peaks(&self) -> Vec<(f64, f64)> {
-        let (PrimitiveShape::Collective { bytes_per_row, .. }, Form::Collective(form)) = (&self.shape, self.term.form()) else {
+    /// The most that its calls take up to each size behind which a quicker algorithm may take over, so that a price would fall.
+    fn peaks_of_ranges(&self) -> Vec<(f64, f64)> {
+        let (PrimitiveShape::Collective { bytes_per_row, .. }, Some(collective)) = (&self.shape, self.term.form().collective()) else {
             return Vec::new();
         };
-        let rows = form.ends().map(|bytes| bytes / (self.whole * *bytes_per_row as f64)).map(f64::floor);
+        let rows = collective.ends().map(|bytes| bytes / (self.whole * *bytes_per_row as f64)).map(f64::floor);
         let served = rows.filter(|&rows| rows >= 1.0 && rows >= f64::from(self.runs_for.least));
         let mut most: f64 = 0.0;
         served
@@ -152,7 +151,7 @@ impl Operation {
         }
     }
 
-    /// Microseconds of all its calls over `rows` rows, each at least what one of fewer rows takes.
+    /// Microseconds of all its calls over `rows` rows, a collective's at least what one of fewer rows takes.
     pub(crate) fn microseconds(&self, rows: f64) -> f64 {
         let least = self.peaks.iter().rfind(|(end, _)| *end <= rows).map_or(0.0, |(_, most)| *most);
         f64::from(self.count) * self.term.price(&self.inputs(rows)).max(least)

@@ -8,7 +8,7 @@ use blis_contracts::provenance::Method;
 use blis_contracts::step::{Launch, StepShape};
 use blis_registry::vocabulary::{Input, Subject};
 
-use crate::attention::{Part, Priced, Tally};
+use crate::attention::{Attention, Part, Priced, Tally};
 use crate::compiled::{CompiledPlan, Seen, Stage, dispatch_of, gathered_rows};
 use crate::inputs::Inputs;
 use crate::operation::Operation;
@@ -105,9 +105,10 @@ impl CompiledPlan {
                     let run = table.over(rows).filter(|_| rows > 0);
                     lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
                 }
-                let decode = work.attention.decode.iter().map(|class| (&class.operation, class.price(part)));
-                let prefill = work.attention.prefill.iter().map(|class| (&class.operation, class.price(part)));
-                let sparse = work.attention.sparse.iter().map(|class| (&class.operation, class.price(part)));
+                let Attention { decode, prefill, sparse } = &work.attention;
+                let decode = decode.iter().map(|class| (&class.operation, class.price(part, prefill)));
+                let prefill = prefill.iter().map(|class| (&class.operation, class.price(part)));
+                let sparse = sparse.iter().map(|class| (&class.operation, class.price(part)));
                 for (operation, priced) in decode.chain(prefill).chain(sparse) {
                     lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
                 }

@@ -146,6 +146,28 @@ impl Form {
         }
     }
 
+    /// The ranges of sizes of a collective, within a domain or beyond it.
+    pub(crate) const fn collective(&self) -> Option<&Collective> {
+        match self {
+            Self::Collective(form) => Some(form),
+            Self::Network(form) => Some(form.within()),
+            Self::Matmul(_)
+            | Self::AttentionDecode(_)
+            | Self::AttentionPrefill(_)
+            | Self::LatentDecode(_)
+            | Self::Gathered(_)
+            | Self::Recurrence(_)
+            | Self::Scan(_)
+            | Self::Moe(_)
+            | Self::Exchange(_)
+            | Self::Stream(_)
+            | Self::PerUnit(_)
+            | Self::Sampling(_)
+            | Self::Stored(_)
+            | Self::NotCharged => None,
+        }
+    }
+
     /// The price of one call in its parts: microseconds, or bytes for [`Form::Stored`].
     pub fn parts(&self, inputs: &Inputs) -> Parts {
         let whole = |body| Parts { latency: 0.0, body };

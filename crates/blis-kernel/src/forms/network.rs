@@ -24,6 +24,11 @@ impl Network {
         Self { within: Collective::read(entry), hop_time: value("hop_time"), efficiency: value("efficiency") }
     }
 
+    /// What happens within a domain, by ranges of sizes.
+    pub(super) const fn within(&self) -> &Collective {
+        &self.within
+    }
+
     /// Microseconds of one call.
     pub fn microseconds(&self, x: &Inputs) -> f64 {
         let (latency, transfer) = self.within.parts(x);

@@ -63,6 +63,26 @@ fn a_large_sum_over_two_nodes_takes_what_their_ports_need() {
     assert!(took > needed && took < 1.5 * needed, "{took} us; the ports need {needed} us");
 }
 
+#[test]
+fn more_bytes_never_make_a_collective_faster_where_another_algorithm_takes_over() {
+    for name in CHIPS {
+        let model = model(name).clone().on_network(&network("infiniband-ndr-400"));
+        for work in COLLECTIVES {
+            for (group, domain) in [(2, 1), (4, 2), (8, 4), (16, 8), (32, 8)] {
+                let mut most: f64 = 0.0;
+                for rows in (0..28).flat_map(|power| [1 << power, (1 << power) + 1]) {
+                    let took = microseconds(&model, work, (group, domain), rows);
+                    assert!(
+                        took >= most,
+                        "{name} {work:?} over {group} ranks, {domain} in a domain, at {rows} rows: {took} us below {most}"
+                    );
+                    most = took;
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 

@@ -2,6 +2,7 @@
 
 mod crossing;
 mod fixture;
+mod growth;
 
 mod memo;
 mod memory;
