@@ -33,19 +33,16 @@ pub(crate) fn validity(case: &Case<'_>, table: Option<&ErrorTable>) -> Validity 
     let beyond = beyond(case, table.domain(&family, case.chip));
     let interval = |latency| {
         let (row, covered) = table.interval(latency, &family, case.chip, case.requests?)?;
+        // A row is for a load without end; measured were the loads of the domain.
+        let domain = table.domain(&row.over_family, &row.over_chip).map_or(row.requests, |domain| domain.requests);
+        let (least, most) = (row.requests.0.max(domain.0), row.requests.1.min(domain.1));
         let all = |name: &str, what: &str| if name == ANY { format!("every measured {what}") } else { name.to_owned() };
         Some(ErrorInterval {
             low: row.low,
             high: row.high,
             level: table.level,
             covered: covered.covered,
-            over: format!(
-                "{} on {}, {} to {} requests in flight",
-                all(&row.over_family, "family"),
-                all(&row.over_chip, "chip"),
-                row.requests.0,
-                row.requests.1
-            ),
+            over: format!("{} on {}, {least} to {most} requests in flight", all(&row.over_family, "family"), all(&row.over_chip, "chip")),
             points: row.points,
             deployments: row.deployments,
         })
@@ -119,7 +116,14 @@ mod tests {
             let interval = interval.unwrap();
             assert!(interval.low < interval.high && interval.level > 0.5 && interval.points > 0, "{interval:?}");
             assert!((0.75..=0.85).contains(&interval.covered), "the table's own check: {interval:?}");
+            assert_eq!(interval.over, "llama on h100, 9 to 32 requests in flight");
         }
+    }
+
+    #[test]
+    fn an_interval_claims_no_load_that_was_not_measured() {
+        let most = verdict(&Case { requests: Some(64.0), ..case() });
+        assert_eq!(most.tpot.unwrap().over, "llama on h100, 33 to 64 requests in flight");
     }
 
     #[test]
