@@ -187,7 +187,9 @@ fn check_model(pool: &Pool, stated: &Stated, graph: &ModelGraph, world: &World) 
     if world.catalog.resolve(stated.model()) == Some(graph.name.as_str()) {
         return Ok(());
     }
-    let message = format!("serves `{}`, which is not `{}`, the model of the scenario", stated.model(), graph.name);
+    let names: Vec<String> = graph.aliases.iter().map(|name| format!("`{name}`")).collect();
+    let (served, model, names) = (stated.model(), &graph.name, names.join(" or "));
+    let message = format!("serves `{served}`, which is not `{model}`, the model of the scenario; launch lines call that {names}");
     Err(RunError::Scenario(Problem::new(launch_path(pool), message)))
 }
 

@@ -28,11 +28,17 @@ impl Document {
         if text.trim().is_empty() {
             return Err(DocumentError::whole(source, "there is no value after `=`").with_hint("write `null` or `\"\"` if nothing is meant"));
         }
-        let mut node = parse::parse(&source, SourceId::new(self.sources.len()), text.as_bytes(), LineEndings::Lf)?;
+        let before = u32::try_from("--set ".len() + path.chars().count() + 1).expect("a command line is short");
+        let of_value = |error: DocumentError| DocumentError {
+            range: error.range.map(|(start, end)| (moved(start, before), moved(end, before))),
+            path: path.trim().to_owned(),
+            ..error
+        };
+        let mut node = parse::parse(&source, SourceId::new(self.sources.len()), text.as_bytes(), LineEndings::Lf).map_err(of_value)?;
         if node.span.end.line != 1 || text.trim().chars().count() + leading(text) != node.span.end.column as usize - 1 {
             return Err(DocumentError::whole(source, "the value has something after it").with_hint("quote it if that is part of the text"));
         }
-        shift(&mut node, u32::try_from("--set ".len() + path.chars().count() + 1).expect("a command line is short"));
+        shift(&mut node, before);
         write(&mut self.root, &steps, node).map_err(|problem| DocumentError {
             path: problem.path,
             hint: problem.hint,
@@ -155,8 +161,11 @@ fn rebase(node: &Node, first: usize) -> Node {
 
 /// Moves the columns of a value to where it stands in its assignment.
 fn shift(node: &mut Node, columns: u32) {
-    let move_by = |position: Position| Position { column: position.column + columns, ..position };
-    each_span(node, &mut |span| *span = Span { start: move_by(span.start), end: move_by(span.end), ..*span });
+    each_span(node, &mut |span| *span = Span { start: moved(span.start, columns), end: moved(span.end, columns), ..*span });
+}
+
+const fn moved(position: Position, columns: u32) -> Position {
+    Position { column: position.column + columns, ..position }
 }
 
 fn each_span(node: &mut Node, change: &mut impl FnMut(&mut Span)) {

@@ -247,7 +247,8 @@ fn an_edited_value_is_checked_like_any_other() {
     let error = document.decode::<Holder<u8>>().unwrap_err();
     assert_eq!(error.to_string(), "--set v=two:1:9: v: expected an integer from 0 to 255, found the text \"two\"");
     assert_eq!(&error.file[8..], "two");
-    assert!(load("v: 1").set("v=.nan").is_err());
+    let error = load("v: 1").set("v=.nan").unwrap_err();
+    assert_eq!(error.to_string(), "--set v=.nan:1:9: v: `.nan` is not a finite number\n  hint: quote it if text is meant");
 }
 
 #[test]

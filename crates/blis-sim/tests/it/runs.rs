@@ -148,7 +148,12 @@ fn what_cannot_be_deployed_is_refused_at_the_field_that_asks_for_it() {
         ("", [("vllm}", "vllm, version: \"0.9.0\"}")], "engine.version", "vllm 0.9.0 is not modelled"),
         ("", [("hardware: h100", "hardware: h10")], "cluster.hardware", "no chip `h10`"),
         ("", [("model: qwen3-8b", "model: qwen3-9b")], "model", "no model `qwen3-9b`"),
-        ("", [("model: qwen3-8b", "model: qwen3-32b")], "pools[0].command", "serves `Qwen/Qwen3-8B`, which is not `qwen3-32b`"),
+        (
+            "",
+            [("model: qwen3-8b", "model: qwen3-32b")],
+            "pools[0].command",
+            "serves `Qwen/Qwen3-8B`, which is not `qwen3-32b`, the model of the scenario; launch lines call that `Qwen/Qwen3-32B`",
+        ),
         ("--tensor-parallel-size 3", [("", "")], "pools[0].command", "divisible by tensor parallel size (3)"),
         ("--tensor-parallel-size 16", [("", "")], "pools[0].command", "16"),
         ("--max-model-len 40960 --gpu-memory-utilization 0.25", [("", "")], "pools[0].command", "To serve at least one request"),
