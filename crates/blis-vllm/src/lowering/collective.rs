@@ -30,7 +30,7 @@ struct Limit {
     ranks: u32,
     /// `CUSTOM_ALL_REDUCE_MAX_SIZES`: exclusive, and only where symmetric memory works.
     custom: u64,
-    /// `SYMM_MEM_ALL_REDUCE_MAX_SIZES`: inclusive.
+    /// `SYMM_MEM_ALL_REDUCE_MAX_SIZES`: inclusive; 0 where it serves no such ranks.
     symmetric: u64,
     /// `FI_ALLREDUCE_FUSION_MAX_SIZE_MB`: inclusive; 0 where FlashInfer has no kernel.
     flashinfer: u64,
@@ -45,16 +45,18 @@ const LIMITS: &[Limit] = &[
     Limit { capability: (10, 0), ranks: 4, custom: 2 * MIB, symmetric: 32 * MIB, flashinfer: 32 * MIB },
     Limit { capability: (10, 0), ranks: 6, custom: MIB, symmetric: 128 * MIB, flashinfer: 0 },
     Limit { capability: (10, 0), ranks: 8, custom: MIB, symmetric: 128 * MIB, flashinfer: MIB },
+    Limit { capability: (10, 0), ranks: 16, custom: 0, symmetric: 0, flashinfer: 64 * MIB },
     Limit { capability: (10, 3), ranks: 2, custom: 4 * MIB, symmetric: 4 * MIB, flashinfer: 64 * MIB },
     Limit { capability: (10, 3), ranks: 4, custom: 4 * MIB, symmetric: 32 * MIB, flashinfer: 64 * MIB },
     Limit { capability: (10, 3), ranks: 6, custom: 8 * MIB, symmetric: 32 * MIB, flashinfer: 0 },
     Limit { capability: (10, 3), ranks: 8, custom: 4 * MIB, symmetric: 64 * MIB, flashinfer: 4 * MIB },
+    Limit { capability: (10, 3), ranks: 16, custom: 0, symmetric: 0, flashinfer: 64 * MIB },
 ];
 
-/// Sizes below which FlashInfer's kernels for links between nodes were tuned, by compute capability, ranks and whether these lie on several nodes:
+/// Sizes below which FlashInfer's kernels for links between nodes were tuned, by compute capability, ranks and nodes:
 /// `FI_MNNVL_ALLREDUCE_MAX_SIZE_MB`.
-const FLASHINFER_BETWEEN_NODES: &[((u32, u32), u32, bool, u64)] =
-    &[((10, 3), 4, false, 80 * MIB), ((10, 3), 8, false, 64 * MIB), ((10, 3), 8, true, 64 * MIB)];
+const FLASHINFER_BETWEEN_NODES: &[((u32, u32), u32, u32, u64)] =
+    &[((10, 3), 4, 1, 80 * MIB), ((10, 3), 8, 1, 64 * MIB), ((10, 3), 8, 2, 64 * MIB), ((10, 3), 16, 4, 8 * MIB)];
 
 /// Ranks vLLM's all-reduce serves.
 const CUSTOM_RANKS: [u32; 4] = [2, 4, 6, 8];
@@ -193,7 +195,7 @@ pub(super) fn buffer_bytes(site: &Site<'_>) -> Vec<(&'static str, u64)> {
         buffers.push(("custom all-reduce", CUSTOM_BUFFER_BYTES + 16 * MIB + 8 * MIB));
     }
     if let Some(limit) = limit(site) {
-        if uses_symmetric(site) {
+        if uses_symmetric(site) && limit.symmetric > 0 {
             buffers.push(("symmetric-memory all-reduce", limit.symmetric));
         }
         let (fused, alone) = (fused_rows(site).is_some(), flashinfer_most(site));
@@ -233,7 +235,7 @@ impl Communicator {
 fn communicators(site: &Site<'_>) -> Vec<Communicator> {
     let settings = &site.resolved.kernels;
     let below = |kernel, most| Communicator { kernel, up_to: Some(most), above: None };
-    let symmetric = limit(site).map(|limit| limit.symmetric).filter(|_| uses_symmetric(site));
+    let symmetric = limit(site).map(|limit| limit.symmetric).filter(|&most| most > 0 && uses_symmetric(site));
     let gap = NCCL_SYMMETRIC_GAPS.iter().find(|(ranks, ..)| *ranks == site.ranks && settings.use_nccl_symm_mem && !site.crosses_domains());
     let mut list = Vec::new();
     // FlashInfer is asked before NCCL's symmetric memory.
@@ -257,8 +259,8 @@ fn limit(site: &Site<'_>) -> Option<&'static Limit> {
 /// upstream: vllm `distributed/device_communicators/flashinfer_all_reduce.py::FlashInferAllReduce.__init__`
 fn flashinfer_most(site: &Site<'_>) -> Option<u64> {
     let usual = limit(site).map(|limit| limit.flashinfer).filter(|&most| uses_flashinfer(site) && most > 0)?;
-    let ran = (site.capability, site.ranks, site.crosses_nodes());
-    let tuned = FLASHINFER_BETWEEN_NODES.iter().find(|&&(capability, ranks, across, _)| (capability, ranks, across) == ran);
+    let ran = (site.capability, site.ranks, site.nodes());
+    let tuned = FLASHINFER_BETWEEN_NODES.iter().find(|&&(capability, ranks, nodes, _)| (capability, ranks, nodes) == ran);
     Some(tuned.filter(|_| takes_links_between_nodes(site)).map_or(usual, |(.., below)| below - 1))
 }
 

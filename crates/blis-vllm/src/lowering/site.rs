@@ -124,9 +124,14 @@ impl<'a> Site<'a> {
         Ok(site)
     }
 
+    /// The nodes that the ranks which share a matrix lie on.
+    pub(super) const fn nodes(&self) -> u32 {
+        self.ranks.div_ceil(self.resolved.placement.ranks_per_node)
+    }
+
     /// Whether the ranks that share a matrix lie on several nodes.
     pub(super) const fn crosses_nodes(&self) -> bool {
-        self.ranks > self.resolved.placement.ranks_per_node
+        self.nodes() > 1
     }
 
     /// Whether the ranks that share a matrix lie in several domains of links.

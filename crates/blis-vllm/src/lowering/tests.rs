@@ -41,6 +41,7 @@ const CATALOG: &[(&str, &str)] = &[
     catalog!("hardware/b200"),
     catalog!("hardware/b300"),
     catalog!("hardware/gb200-nvl72"),
+    catalog!("hardware/gb300-nvl72"),
     catalog!("hardware/a100-sxm"),
     catalog!("hardware/l40s"),
     catalog!("hardware/rtx-pro-6000"),

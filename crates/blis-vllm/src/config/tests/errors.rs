@@ -135,6 +135,7 @@ fn what_is_not_modelled_is_refused_by_its_name() {
             "kv_transfer_config.kv_connector = NixlConnector is not modelled: KV transfer",
         ),
         ("--kv-events-config '{\"enable_kv_cache_events\": true}'", "kv_events_config.enable_kv_cache_events = true is not modelled"),
+        ("--generation-config ./mine", "--generation-config = ./mine is not modelled: a file of one's own can cap the output lengths"),
         ("--engram-config.cpu_offload false", "engram_config.cpu_offload = false is not modelled"),
         ("-ac.hisparse_config '{}'", "attention_config.hisparse_config = {} is not modelled"),
         ("--kv-transfer-config '{}'", "--kv-transfer-config = {} is not modelled"),

@@ -37,6 +37,19 @@ fn nodes_of_one_domain_of_links_keep_what_links_allow() {
 }
 
 #[test]
+fn sixteen_ranks_of_one_domain_sum_by_flashinfer_as_far_as_it_was_tuned_for_their_nodes() {
+    let most = |chip, line| {
+        let plan = Line("llama-3.1-70b-instruct", chip, line).plan();
+        let sums = plan.layers.iter().filter(|piece| piece.primitive == Primitive::AllReduce && piece.layer == 5);
+        sums.filter(|piece| piece.kernel.library == "flashinfer").map(|piece| piece.runs_for.most).max().unwrap() + 1
+    };
+    let alone = "--tensor-parallel-size 16 --nnodes 4 -cc.pass_config.fuse_allreduce_rms false";
+    // A row has 16 KiB: 8 MiB, tuned and exclusive, and 64 MiB, the pass's own and inclusive.
+    assert_eq!(most("gb300-nvl72", alone), 8 * 64);
+    assert_eq!(most("gb200-nvl72", alone), 64 * 64 + 1);
+}
+
+#[test]
 fn tokens_of_cores_on_two_nodes_meet_at_the_experts_over_the_network_and_independent_cores_never_do() {
     let plan = Line("qwen3-30b-a3b-fp8", "h200", "--data-parallel-size 16 --nnodes 2 --enable-expert-parallel").plan();
     assert_eq!(plan.layout, Layout { data: 16, expert: 16, domain: 8, ..Layout::SINGLE });

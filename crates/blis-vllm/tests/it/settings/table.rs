@@ -233,7 +233,7 @@ pub(super) const WITHOUT_EFFECT: &[(Setting, &str)] = &[
     (Setting::MambaCacheMode, "whether prompts are looked up decides the mode, whatever is stated"),
     (
         Setting::MambaBlockSize,
-        "states that are cached lie in blocks of attention's size, whatever is stated; of others no size is accepted",
+        "states that are cached lie in blocks of attention's size, whatever is stated; for others only the longest request is accepted",
     ),
 ];
 
