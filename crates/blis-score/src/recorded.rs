@@ -97,9 +97,9 @@ pub(crate) fn check(sweep: &Sweep, concurrency: u32, build: Build<'_>, reading: 
     }
     let Parallel { tp, pp, adp, .. } = sweep.parallel;
     for ((width, field), name) in [(tp, "tp"), (pp, "pp"), (adp, "adp")].into_iter().zip(WIDTHS) {
-        let ran = stated.value(name).map_or(Some(1), Value::as_u64);
-        if ran.is_some_and(|ran| ran != u64::from(width)) {
-            let ran = ran.unwrap_or_default();
+        if let Some(ran) = stated.value(name).map_or(Some(1), Value::as_u64)
+            && ran != u64::from(width)
+        {
             let text = format!("the unit states parallel.{field} = {width}, the launch line {name} = {ran}, by which it is simulated");
             reasons.push(GradeReason::new(ReasonCode::LayoutDiffers, name, text));
         }

@@ -31,7 +31,7 @@ impl Document {
         let before = u32::try_from("--set ".len() + path.chars().count() + 1).expect("a command line is short");
         let of_value = |error: DocumentError| DocumentError {
             range: error.range.map(|(start, end)| (moved(start, before), moved(end, before))),
-            path: path.trim().to_owned(),
+            path: within(path.trim(), &error.path),
             ..error
         };
         let mut node = parse::parse(&source, SourceId::new(self.sources.len()), text.as_bytes(), LineEndings::Lf).map_err(of_value)?;
@@ -164,8 +164,14 @@ fn shift(node: &mut Node, columns: u32) {
     each_span(node, &mut |span| *span = Span { start: moved(span.start, columns), end: moved(span.end, columns), ..*span });
 }
 
+/// Where a position of a value is behind so many columns of its first line.
 const fn moved(position: Position, columns: u32) -> Position {
-    Position { column: position.column + columns, ..position }
+    if position.line == 1 { Position { column: position.column + columns, ..position } } else { position }
+}
+
+/// The path of a part of the value at `path`.
+fn within(path: &str, part: &str) -> String {
+    if part.is_empty() || part.starts_with('[') { format!("{path}{part}") } else { format!("{path}.{part}") }
 }
 
 fn each_span(node: &mut Node, change: &mut impl FnMut(&mut Span)) {

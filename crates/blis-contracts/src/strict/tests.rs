@@ -249,6 +249,10 @@ fn an_edited_value_is_checked_like_any_other() {
     assert_eq!(&error.file[8..], "two");
     let error = load("v: 1").set("v=.nan").unwrap_err();
     assert_eq!(error.to_string(), "--set v=.nan:1:9: v: `.nan` is not a finite number\n  hint: quote it if text is meant");
+    let error = load("v: 1").set("v={a: {b: .nan}}").unwrap_err();
+    assert!(error.to_string().starts_with("--set v={a: {b: .nan}}:1:17: v.a.b: `.nan` is not"), "{error}");
+    let error = load("v: 1").set("v={a: [1,\n .nan]}").unwrap_err();
+    assert!(error.to_string().contains(":2:2: v.a[1]: `.nan` is not"), "{error}");
 }
 
 #[test]
