@@ -5,7 +5,7 @@
 `FILE`s are JSON lines: launch lines without latencies, and latencies of the units with the role `fit`; units without a latency are not
 simulated. Each term is one number for every chip and model. The simulator is run at the values at hand and at each term moved by a
 tenth; the logarithms of its figures, taken as linear in the terms, are solved by robust least squares within the bounds below, and
-again from the answer until it settles or the simulator's own loss no longer falls. Intervals are 95%, by resampling whole deployments. What is left is reported on families, on chips
+again from the answer until it settles or the simulator's own loss no longer falls, five times at most. Intervals are 95%, by resampling whole deployments. What is left is reported on families, on chips
 and on single deployments left out of the solution. Writes `calibrated.toml`; the registry is then written by the fitting command.
 """
 
@@ -76,17 +76,25 @@ class Simulator:
         return {(p["scenario"], p["label"], p["concurrency"]): [np.log(p[f]) for f in FIGURES] for p in lines if p["refused"] is None}
 
 
+def table(keys, figures):
+    return np.array([figures[key] for key in keys]).reshape(-1)
+
+
+def residuals(simulator, points, keys, values):
+    """Logarithms of simulated over measured figures; a row for each figure of each point."""
+    return table(keys, simulator.figures(values)) - table(keys, points)
+
+
 def linear(simulator, points, values):
-    """Residuals at `values`, and how they move with each term; a row for each figure of each point."""
+    """Residuals at `values`, and how they move with each term."""
     base = simulator.figures(values)
     keys = sorted(set(base) & set(points))
-    table = lambda figures: np.array([figures[key] for key in keys]).reshape(-1)
-    rest = table(base) - table(points)
+    rest = table(keys, base) - table(keys, points)
     slopes = np.empty((len(rest), len(TERMS)))
     for i, value in enumerate(values):
         moved = list(values)
         moved[i] = value * (1.0 + STEP) if value > 0.0 else STEP
-        slopes[:, i] = (table(simulator.figures(moved)) - table(base)) / (moved[i] - value)
+        slopes[:, i] = (residuals(simulator, points, keys, moved) - rest) / (moved[i] - value)
     return keys, rest, slopes
 
 
@@ -174,11 +182,12 @@ def main():
     for _ in range(ROUNDS):
         found = solve(rest, slopes, values)
         settled = np.all(np.abs(found - values) <= 0.02 * np.maximum(values, 1.0))
-        _, there, next_slopes = linear(simulator, points, found)
+        there = residuals(simulator, points, keys, found)
         print("terms", dict(zip((name for name, *_ in TERMS), found)), "loss", loss(rest), "to", loss(there), flush=True)
         if loss(there) >= loss(rest):
             break
-        values, rest, slopes = found, there, next_slopes
+        values = found
+        keys, rest, slopes = linear(simulator, points, values)
         if settled:
             break
     everything = {"all": (values, np.exp(rest) - 1.0)}

@@ -1,14 +1,15 @@
 """Kernels that only move data: norms, activations, rotary embedding, token look-up, activation quantisation.
 
-One such kernel is measured for vLLM: static fp8 quantisation (reads 2 bytes and writes 1 for each element). Its floor and share of
-bandwidth are fitted (held out: whole depths) and carried to the others, which are one pass over their operands too. Operands
-that fit the second-level cache are read from it, in the tables as in serving, where the kernel before has just written them.
+One such kernel is measured for vLLM: static fp8 quantisation (reads 2 bytes and writes 1 for each element). Its floor, share of
+bandwidth and gain of the second-level cache are fitted (held out: whole depths) and carried to the others, which are one pass over their
+operands too. Operands that fit the cache are read from it, in the tables as in serving, where the kernel before has just written them.
 """
 
 import numpy as np
 
 import forms
 import lanes
+import scan
 import source
 from entry import TABLE_RULE, fitted, scope
 from fit import Free
@@ -23,7 +24,6 @@ RULE = (
 )
 NVFP4_RULE = "not measured: floor and bandwidth share of static fp8 quantisation (vLLM 0.24.0), a kernel of the same structure"
 WIDTHS = (1024, 16384)     # of a row, as models have them: narrower rows are bound by their number, wider ones by one block's walk
-BYTES_KNOTS = (1e6, 1e7, 1e8, 1e9)
 
 
 def entries(chip, wheel, report):
@@ -32,10 +32,11 @@ def entries(chip, wheel, report):
     table = table.where((table["k"] >= WIDTHS[0]) & (table["k"] <= WIDTHS[1]))
     moved = 3.0 * table["m"].astype(float) * table["k"]
     inputs = {"bytes": moved, "bandwidth": facts["bandwidth"]}
-    free = [Free("floor", "us", 1.8), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES_KNOTS, law="rate")]
+    gain, fixed = scan.cached(table.chip, inputs, "stream")
+    free = [Free("floor", "us", 1.8), *gain]
     entry, _ = fitted(
         scope("fp8-quantise", "activation", "vllm-csrc/quantise", "fp8"), "elementwise", chip, forms.stream, table, inputs,
-        np.isin(table["k"], HELD_DEPTHS), free, report, clusters=table["k"], ranges=("bytes",), reason=TABLE_RULE,
+        np.isin(table["k"], HELD_DEPTHS), free, report, fixed, clusters=table["k"], ranges=("bytes",), reason=TABLE_RULE,
     )
     rules = TABLE_RULE, NVFP4_RULE, RULE
     if table.chip != chip:

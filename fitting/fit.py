@@ -88,13 +88,16 @@ class Free:
 
     def limits(self, z, steps):
         """The interval's ends over the draws' `steps`. A ratio's, and those of a curve with a law, whose knots hang together, are taken along the tangent of their own scale,
-        where a share near the whole is not stretched without end."""
+        where a share near the whole is not stretched without end. What no row determines may be anything."""
         floor, ceiling = bounds(self)
+        open_to = np.all(steps == 0.0, axis=0) & (self.decode(z) > NOTHING)
         steps = steps - np.median(steps, axis=0)
         if self.kind == "ratio" or self.law:
             ends = self.decode(z) + np.percentile(steps @ self._slopes(z).T, DRAWN, axis=0)
-            return np.clip(ends, self.decode(floor), self.decode(ceiling))
-        return [self.decode(np.clip(z + ends, floor, ceiling)) for ends in np.percentile(steps, DRAWN, axis=0)]
+            low, high = np.clip(ends, self.decode(floor), self.decode(ceiling))
+        else:
+            low, high = (self.decode(np.clip(z + ends, floor, ceiling)) for ends in np.percentile(steps, DRAWN, axis=0))
+        return np.where(open_to, self.decode(floor), low), np.where(open_to, self.decode(ceiling), high)
 
     def _slopes(self, z):
         """By how much each knot moves with each of `z`."""

@@ -23,8 +23,10 @@ PLAIN, WIDE = 2.0, 4.0                         # bytes of an element in 16 and i
 WALK = {"value": 0.008, "unit": "us", "interval": [0.004, 0.02]}
 BYTES = (1e6, 1e7, 3e7, 1e8, 1e9)
 # Of the second-level cache's bytes: where its gain has its knots, at the last of which nothing is found in it. What a scan's kernels hand each other stays longer.
-GAIN = {"convolution": (0.03, 0.1, 0.3, 0.8, 1.3, 2.0), "scan": (0.03, 0.1, 0.3, 0.8, 1.6, 4.0)}
-ENOUGH, ASSUMED = 10, 0.8                      # rows that tell a share of bandwidth; the share where there are fewer
+GAIN = {"stream": (0.03, 0.1, 0.3, 0.8, 1.3, 2.0), "scan": (0.03, 0.1, 0.3, 0.8, 1.6, 4.0)}
+ENOUGH = 10                                    # rows that tell a share of bandwidth
+ASSUMED = {"value": 0.8, "unit": "ratio", "interval": [0.6, 0.95]}     # the share where there are fewer
+UNTOLD = "; the share of bandwidth is assumed, as hardly a row lies beyond the cache"
 CARRIED = ("fixed time and share of bandwidth of the delta rule's chunked Triton kernels, as TensorRT-LLM 1.3.0rc20 calls them on {chip}, over the bytes that "
            "the scan moves; the share's interval is what another chunked recurrence takes beside it; the walk, a microsecond for 128 tokens, is assumed")
 UPDATE = ("floor and share of bandwidth of the delta rule's update on this chip, which reads and writes the same states; no row of this kernel exists")
@@ -93,7 +95,7 @@ def cached(chip, inputs, kind):
     cache = source.facts(chip)["l2_cache"]
     gain = Free("cache_gain", "ratio", 1.0, over="bytes", xs=tuple(float(f"{share * cache:.3g}") for share in GAIN[kind]), law="gain")
     if np.sum(inputs["bytes"] > GAIN[kind][-1] * cache) < ENOUGH:
-        return [gain], {"memory_efficiency": ASSUMED}
+        return [gain], {"memory_efficiency": ASSUMED["value"]}
     return [Free("memory_efficiency", "ratio", 0.6, "ratio"), gain], {}
 
 
