@@ -111,24 +111,32 @@ impl Attention {
 
     /// Attention calls of one pass with decode requests, prefill rows or both.
     pub(crate) fn calls(&self, step: &RankStep) -> Calls {
-        let decode = self.decode.iter().filter(|class| runs(&class.operation, step.decode.len()) && !class.merges(step));
+        let merged = |class: &DecodeClass| class.shared.is_some_and(|prompts| runs(&self.prefill[prompts].operation, step.prefill.len()));
+        let decode = self.decode.iter().filter(|class| runs(&class.operation, step.decode.len()) && !merged(class));
         let prefill = self.prefill.iter().filter(|class| runs(&class.operation, step.prefill.len()));
         let sparse = self.sparse.iter().filter(|class| class.runs(step));
         let calls = decode.map(|class| class.operation.calls()).chain(prefill.map(|class| class.operation.calls()));
         calls.chain(sparse.map(|class| class.operation.calls())).sum()
     }
 
+    /// The price of each class of prefill; of none where the step has no prefill row.
+    pub(crate) fn prompts(&self, step: &RankStep) -> Vec<Option<Priced>> {
+        let classes = if step.prefill.is_empty() { &[] } else { self.prefill.as_slice() };
+        classes.iter().map(|class| class.price(step)).collect()
+    }
+
     /// Microseconds of one step; counts it.
     pub(crate) fn price(&mut self, step: &RankStep) -> f64 {
+        let prompts = self.prompts(step);
         let mut total = 0.0;
         for class in &mut self.decode {
-            if let Some(priced) = class.price(step, &self.prefill) {
+            if let Some(priced) = class.price(step, &prompts) {
                 total += priced.microseconds;
                 class.tally.add(&priced);
             }
         }
-        for class in &mut self.prefill {
-            if let Some(priced) = class.price(step) {
+        for (class, priced) in self.prefill.iter_mut().zip(prompts) {
+            if let Some(priced) = priced {
                 total += priced.microseconds;
                 class.tally.add(&priced);
             }
@@ -144,12 +152,8 @@ impl Attention {
 }
 
 impl DecodeClass {
-    fn merges(&self, step: &RankStep) -> bool {
-        self.shared.is_some() && !step.prefill.is_empty()
-    }
-
     /// All calls of the class, beside those of the classes of prefill; none where the step has no decode request.
-    pub(crate) fn price(&self, step: &RankStep, beside: &[PrefillClass]) -> Option<Priced> {
+    pub(crate) fn price(&self, step: &RankStep, prompts: &[Option<Priced>]) -> Option<Priced> {
         if !runs(&self.operation, step.decode.len()) {
             return None;
         }
@@ -164,7 +168,7 @@ impl DecodeClass {
         let alone = latency + body * self.dealt.map_or(1.0, |dealt| dealt.stretch(&step.decode, step.launch));
         let count = f64::from(self.operation.count);
         // Beside prompts, whose blocks are many more, decodes are one part each and fill what those leave.
-        let prompts = self.shared.and_then(|class| beside[class].price(step));
+        let prompts = self.shared.and_then(|class| *prompts.get(class)?);
         let microseconds = prompts.map_or(count * alone, |prompts| (count * body).max(count * alone - prompts.microseconds));
         let extrapolated = self.operation.term.extrapolates(&inputs);
         Some(Priced { microseconds, extrapolated, inputs })

@@ -106,8 +106,9 @@ impl CompiledPlan {
                     lines.extend(run.flat_map(|operation| of_rows(operation, [(rows, 1)])));
                 }
                 let Attention { decode, prefill, sparse } = &work.attention;
-                let decode = decode.iter().map(|class| (&class.operation, class.price(part, prefill)));
-                let prefill = prefill.iter().map(|class| (&class.operation, class.price(part)));
+                let prompts = work.attention.prompts(part);
+                let decode = decode.iter().map(|class| (&class.operation, class.price(part, &prompts)));
+                let prefill = prefill.iter().zip(&prompts).map(|(class, priced)| (&class.operation, *priced));
                 let sparse = sparse.iter().map(|class| (&class.operation, class.price(part)));
                 for (operation, priced) in decode.chain(prefill).chain(sparse) {
                     lines.extend(priced.map(|priced| of_operation(operation, &priced, 1)));
