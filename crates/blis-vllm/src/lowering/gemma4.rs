@@ -161,9 +161,8 @@ impl Pass<'_> {
         self.gemm(Matrix { columns, depth: site.model.hidden_size, format: attention.qkv_format }, &choice, RowSet::Tokens);
         let normed = 2 * columns * site.element_bytes();
         if elementwise::norms_by_itself(site) || site.custom_op("rotary_embedding") {
-            let turned = u64::from(site.query_heads(attention) + site.kv_heads(attention)) * u64::from(attention.head_dim);
             self.stream(Primitive::Norm, elementwise::norm(site), normed);
-            self.stream(Primitive::Rope, elementwise::rope(site), 2 * turned * site.element_bytes());
+            self.stream(Primitive::Rope, elementwise::rope(site), 2 * site.query_and_key_width(attention) * site.element_bytes());
         } else {
             self.stream(Primitive::Rope, INDUCTOR_FUSED, normed);
         }

@@ -256,8 +256,7 @@ impl Pass<'_> {
         if site.is_minimax_m3() {
             self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE_INSERT, 2 * columns * site.element_bytes());
         } else if elementwise::turns_as_it_norms(site) {
-            let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
-            self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE, 2 * heads * u64::from(attention.head_dim) * site.element_bytes());
+            self.stream(Primitive::Rope, CSRC_QK_NORM_ROPE, 2 * site.query_and_key_width(attention) * site.element_bytes());
         } else {
             self.qk_norm(attention);
             self.turn(attention);
@@ -341,8 +340,7 @@ impl Pass<'_> {
     /// head and the compiler writes both, and is a kernel in front of it where it is of all.
     fn qk_norm(&mut self, attention: &GroupedQueryAttention) {
         let site = self.site;
-        let heads = u64::from(site.query_heads(attention) + site.kv_heads(attention));
-        let bytes = heads * u64::from(attention.head_dim) * site.element_bytes();
+        let bytes = site.query_and_key_width(attention) * site.element_bytes();
         match (attention.qk_norm, attention.qk_norm_spans_heads) {
             (false, _) => {}
             (true, false) if !elementwise::norms_by_itself(site) && elementwise::rope(site) == INDUCTOR_FUSED => {}

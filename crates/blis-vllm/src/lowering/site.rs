@@ -300,6 +300,11 @@ impl<'a> Site<'a> {
         (attention.kv_heads / self.ranks).max(1)
     }
 
+    /// Elements of one token's queries and keys on one rank.
+    pub(super) fn query_and_key_width(&self, attention: &GroupedQueryAttention) -> u64 {
+        u64::from(self.query_heads(attention) + self.kv_heads(attention)) * u64::from(attention.head_dim)
+    }
+
     /// Columns of the fused query, key and value projection on one rank. An indexer's queries are shared and repeated as key heads
     /// are, and its one key is on every rank. upstream: vllm `model_executor/layers/linear.py::MinimaxM3QKVParallelLinearWithIndexer`
     pub(super) fn qkv_columns(&self, attention: &GroupedQueryAttention) -> u64 {
