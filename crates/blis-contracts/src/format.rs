@@ -157,10 +157,9 @@ impl MatmulFormat {
         }
     }
 
-    /// The labels of all pairs of formats.
-    pub fn labels() -> Vec<String> {
-        let pairs = FormatName::ALL.into_iter().flat_map(|weights| FormatName::ALL.map(|activations| Self { weights, activations }));
-        pairs.map(Self::label).collect()
+    /// All pairs of formats.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FormatName::ALL.into_iter().flat_map(|weights| FormatName::ALL.map(|activations| Self { weights, activations }))
     }
 }
 

@@ -171,7 +171,7 @@ const fn moved(position: Position, columns: u32) -> Position {
 
 /// The path of a part of the value at `path`.
 fn within(path: &str, part: &str) -> String {
-    if part.is_empty() || part.starts_with('[') { format!("{path}{part}") } else { format!("{path}.{part}") }
+    if part.is_empty() || part.starts_with('[') { format!("{path}{part}") } else { join_key(path, part) }
 }
 
 fn each_span(node: &mut Node, change: &mut impl FnMut(&mut Span)) {

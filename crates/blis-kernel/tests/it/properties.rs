@@ -36,10 +36,8 @@ pub(crate) fn microseconds(plan: &mut CompiledPlan, rows: u32) -> f64 {
 
 /// The formats an entry's label may stand for.
 pub(crate) fn format_of(entry: &Entry) -> MatmulFormat {
-    let named = |weights: FormatName, activations| MatmulFormat { weights, activations };
     let label = entry.format.as_deref().unwrap_or("bf16");
-    let all = FormatName::ALL.into_iter().flat_map(|weights| FormatName::ALL.map(|activations| named(weights, activations)));
-    all.into_iter().find(|format| format.label() == label).unwrap_or(MatmulFormat::BF16)
+    MatmulFormat::all().find(|format| format.label() == label).unwrap_or(MatmulFormat::BF16)
 }
 
 /// Every piece of work of a subject that some entry of the shipped registry is scoped to, over shapes from small to large.

@@ -206,7 +206,7 @@ fn why(key: &str, kernel: Option<&str>, format: Option<&str>, (group, tier): (Op
         Some((name, None)) => return Err(Failure::input(format!("--kernel {name}: write LIBRARY/VARIANT, as in cublas/linear"), None)),
     };
     if let Some(format) = format {
-        let labels = MatmulFormat::labels();
+        let labels: Vec<String> = MatmulFormat::all().map(MatmulFormat::label).collect();
         let known: Vec<&str> = labels.iter().map(String::as_str).collect();
         if !known.contains(&format) {
             return Err(Failure::input(
