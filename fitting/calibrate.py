@@ -85,17 +85,22 @@ def residuals(simulator, points, keys, values):
     return table(keys, simulator.figures(values)) - table(keys, points)
 
 
-def linear(simulator, points, values):
-    """Residuals at `values`, and how they move with each term."""
-    base = simulator.figures(values)
-    keys = sorted(set(base) & set(points))
-    rest = table(keys, base) - table(keys, points)
+def slopes_at(simulator, points, keys, values, rest):
+    """How the residuals at `values`, which are `rest`, move with each term."""
     slopes = np.empty((len(rest), len(TERMS)))
     for i, value in enumerate(values):
         moved = list(values)
         moved[i] = value * (1.0 + STEP) if value > 0.0 else STEP
         slopes[:, i] = (residuals(simulator, points, keys, moved) - rest) / (moved[i] - value)
-    return keys, rest, slopes
+    return slopes
+
+
+def linear(simulator, points, values):
+    """The points, their residuals at `values`, and how these move with each term."""
+    base = simulator.figures(values)
+    keys = sorted(set(base) & set(points))
+    rest = table(keys, base) - table(keys, points)
+    return keys, rest, slopes_at(simulator, points, keys, values, rest)
 
 
 def solve(rest, slopes, values):
@@ -186,8 +191,8 @@ def main():
         print("terms", dict(zip((name for name, *_ in TERMS), found)), "loss", loss(rest), "to", loss(there), flush=True)
         if loss(there) >= loss(rest):
             break
-        values = found
-        keys, rest, slopes = linear(simulator, points, values)
+        values, rest = found, there
+        slopes = slopes_at(simulator, points, keys, values, rest)
         if settled:
             break
     everything = {"all": (values, np.exp(rest) - 1.0)}

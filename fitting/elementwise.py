@@ -32,15 +32,15 @@ def entries(chip, wheel, report):
     table = table.where((table["k"] >= WIDTHS[0]) & (table["k"] <= WIDTHS[1]))
     moved = 3.0 * table["m"].astype(float) * table["k"]
     inputs = {"bytes": moved, "bandwidth": facts["bandwidth"]}
-    gain, fixed = scan.cached(table.chip, inputs, "stream")
+    gain, fixed, untold = scan.cached(table.chip, inputs, "stream")
     free = [Free("floor", "us", 1.8), *gain]
     entry, _ = fitted(
         scope("fp8-quantise", "activation", "vllm-csrc/quantise", "fp8"), "elementwise", chip, forms.stream, table, inputs,
         np.isin(table["k"], HELD_DEPTHS), free, report, fixed, clusters=table["k"], ranges=("bytes",), reason=TABLE_RULE,
     )
-    rules = TABLE_RULE, NVFP4_RULE, RULE
+    rules = [rule + untold for rule in (TABLE_RULE, NVFP4_RULE, RULE)]
     if table.chip != chip:
-        rules = tuple(f"{rule}; measured on the {table.chip}, at the same share of bandwidth" for rule in rules)
+        rules = [f"{rule}; measured on the {table.chip}, at the same share of bandwidth" for rule in rules]
     entry["reason"] = rules[0]
     yield entry
     yield dict(entry, name="nvfp4-quantise", format="nvfp4", reason=rules[1])

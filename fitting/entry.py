@@ -67,10 +67,13 @@ def scope(name, primitive, kernel, tensor_format=None, group=None):
 def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=None, clusters=None,
            ranges=(), method="transferred", reason=TABLE_RULE, parts=(), sources=None, nuisance=(), form_name=None):
     """Fits without the rows held out, reports the error on those, then fits all rows for the entry. `nuisance` names coefficients of the measurement (not of
-    the kernel), which the entry leaves out; `form_name` is then the form without them."""
+    the kernel), which the entry leaves out; `form_name` is then the form without them. One of `fixed` that is no plain number brings its interval."""
     observed = table["latency_us"]
     take = lambda mask: {k: v[mask] if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
     train = ~held
+    stated = {name: value if isinstance(value, dict) else {"value": value, "unit": UNITS.get(name, "ratio"), "interval": [value, value]}
+              for name, value in (fixed or {}).items()}
+    fixed = {name: block["value"] for name, block in stated.items()}
     problem = Problem(form, take(train), observed[train], free, fixed)
     solution = problem.solve(clusters[train])
     error = solution.error(take(held), observed[held])
@@ -82,8 +85,7 @@ def fitted(head, family, chip, form, table, inputs, held, free, report, fixed=No
     solution = Problem(form, inputs, observed, free, fixed).solve(clusters, solution.z)     # what is shipped: all rows
     report.add(family, chip, kernel, "all rows, shipped fit", solution.error(inputs, observed))
     coefficients, curves = ({n: v for n, v in block.items() if n not in nuisance} for block in solution.blocks())
-    for name, value in (fixed or {}).items():
-        coefficients[name] = {"value": value, "unit": UNITS.get(name, "ratio"), "interval": [value, value]}
+    coefficients.update(stated)
     entry = dict(
         head, method=method, form=form_name or form.__name__, coefficients=coefficients, curves=curves,
         range={name: span(inputs[name]) for name in ranges}, boundary=DEVICE_GRAPH,

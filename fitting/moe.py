@@ -234,10 +234,9 @@ def measured(chip, wheel, report):
         head = scope(f"{tensor_format}-{kernel.replace('/', '-')}", "moe.experts", kernel, tensor_format)
         entry, _ = fitted(
             head, "moe", chip, replayed, table, call.inputs, held, [one for one in call.free if one.name not in shared], report,
-            fixed={name: leaf["value"] for name, leaf in shared.items()}, clusters=call.clusters, ranges=("tokens", "experts", "hit", "expert_bytes"),
+            fixed=shared, clusters=call.clusters, ranges=("tokens", "experts", "hit", "expert_bytes"),
             parts=parts, reason=reason + call.rule, sources=call.cited, nuisance=("saved", "routing"), form_name=forms.moe.__name__,
         )
-        entry.get("coefficients", {}).update(shared)
         yield entry
 
 

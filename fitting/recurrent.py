@@ -75,14 +75,11 @@ def prompts(chip, table, reason, report):
 
 def stream(chip, table, inputs, head, reason, report):
     free = [Free("floor", "us", 2.0), Free("memory_efficiency", "ratio", 0.6, "ratio", over="bytes", xs=BYTES, law="rate")]
-    fixed = {}
+    fixed, untold = {}, ""
     if head["primitive"] == "convolution" and scan.gains(table, inputs):
-        free[1:], fixed = scan.cached(chip, inputs, "stream")
+        free[1:], fixed, untold = scan.cached(chip, inputs, "stream")
     entry, _ = fitted(head, "recurrent", chip, forms.stream, table, inputs, held(table), free, report, fixed, clusters=clusters(table),
-                      ranges=("bytes",), reason=reason)
-    if fixed:
-        entry["coefficients"].update(memory_efficiency=scan.ASSUMED)
-        entry["reason"] += scan.UNTOLD
+                      ranges=("bytes",), reason=reason + untold)
     return entry
 
 

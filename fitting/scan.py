@@ -43,9 +43,9 @@ def entries(chip, wheel, report, update):
     inputs = {"new": new, "bytes": moved(rows, new, heads, keys), "bandwidth": bandwidth}
     free = [Free("latency", "us", 20.0), Free("walk_time", "us", 0.04), Free("memory_efficiency", "ratio", 0.5, "ratio", over="bytes", xs=BYTES, law="rate"),
             Free("sharpness", "ratio", 2.0, "sharpness")]
-    fixed = {}
+    fixed, untold = {}, ""
     if gains(table, inputs):
-        free[2:3], fixed = cached(measured_on, inputs, "scan")
+        free[2:3], fixed, untold = cached(measured_on, inputs, "scan")
     head = scope("triton-ssd-chunk-scan", "recurrent.scan", KERNELS[0])
     entry, solution = fitted(head, "recurrent", chip, forms.scan, table, inputs, np.isin(heads, HELD_HEADS), free, report if chip == measured_on else Report(), fixed,
                              clusters=heads * 1e6 + rows, ranges=("bytes",), method="roofline")
@@ -54,7 +54,7 @@ def entries(chip, wheel, report, update):
     widened(entry, float(np.median(np.abs(off))))
     entry["coefficients"]["walk_time"] = WALK
     name = "this chip" if chip == measured_on else "H100"
-    entry = dict({k: v for k, v in entry.items() if k != "fit"}, reason=CARRIED.format(chip=name))
+    entry = dict({k: v for k, v in entry.items() if k != "fit"}, reason=CARRIED.format(chip=name) + untold)
     yield entry
     yield dict(any_kernel(entry), name="any-recurrent-scan")
     carried = {k: v for k, v in update.items() if k != "fit"}
@@ -90,13 +90,13 @@ def gains(table, inputs):
 
 
 def cached(chip, inputs, kind):
-    """The share of bandwidth with a gain of the cache over bytes, in place of a share over bytes: what is fitted, and what is not. Where hardly a row lies beyond the
-    cache, the share is assumed."""
+    """The share of bandwidth with a gain of the cache over bytes, in place of a share over bytes: what is fitted, what is not, and what the reason has to say of that. Where
+    hardly a row lies beyond the cache, the share is assumed."""
     cache = source.facts(chip)["l2_cache"]
     gain = Free("cache_gain", "ratio", 1.0, over="bytes", xs=tuple(float(f"{share * cache:.3g}") for share in GAIN[kind]), law="gain")
     if np.sum(inputs["bytes"] > GAIN[kind][-1] * cache) < ENOUGH:
-        return [gain], {"memory_efficiency": ASSUMED["value"]}
-    return [Free("memory_efficiency", "ratio", 0.6, "ratio"), gain], {}
+        return [gain], {"memory_efficiency": ASSUMED}, UNTOLD
+    return [Free("memory_efficiency", "ratio", 0.6, "ratio"), gain], {}, ""
 
 
 def widened(entry, share):
